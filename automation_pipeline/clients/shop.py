@@ -413,7 +413,7 @@ def _outcome(
     write: PriceWrite, result: Price | None, about_all: CallFailure | None
 ) -> Price | CallFailure:
     """A variant may also be listed with its former price."""
-    if result and write.price.stands_as(result, with_compare_at=write.writes_compare_at):
+    if result and write.price.equals(result, with_compare_at=write.writes_compare_at):
         return result
     return about_all or (_OTHER_PRICE if result else _NO_RESULT)
 

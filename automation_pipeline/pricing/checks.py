@@ -167,7 +167,7 @@ def _variants_in_flux(session: Session, shop: str, variant_ids: Collection[str])
 
 
 async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> ReconciliationReport:
-    """A completed check is not repeated. ShopRestingError: no price could be read, and the check
+    """A completed check is not repeated. ShopUnavailableError: no price could be read, and the check
     stays due. ConflictError: no price of the run is applied."""
     validate_check_name(name)
 
@@ -194,7 +194,7 @@ async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> R
 
 async def reconcile_all(context: PricingContext) -> list[ReconciliationReport]:
     """One report per run and day; a repetition on the same day adds the missing reports.
-    ShopRestingError: no price could be read, and nothing is stored. If reconciliation is disabled,
+    ShopUnavailableError: no price could be read, and nothing is stored. If reconciliation is disabled,
     this does nothing."""
     options, shop, now = context.storefront.options, context.storefront.name, context.clock.now()
     if not options.reconciles:

@@ -55,7 +55,7 @@ def _target_columns(target: PlannedTarget) -> dict[str, object]:
         "after_json": vars(target.after),
         "writes_compare_at": outcome.writes_compare_at,
         "trace_json": None if outcome.trace is None else as_document(outcome.trace),
-        "warnings": [warning.words for warning in outcome.warnings],
+        "warnings": [warning.sentence for warning in outcome.warnings],
         "status": FIRST_TARGET_STATE.value,
     }
 

@@ -49,7 +49,7 @@ from automation_pipeline.pricing.queries.targets import (
 from automation_pipeline.pricing.rules.runs import (
     PromotionOverError,
     approval_fault,
-    rests_until,
+    cooldown_end,
     stale_fault,
     targets_to_retry,
     targets_to_roll_back,
@@ -94,7 +94,7 @@ def request_rule_run(  # noqa: PLR0913  the services by name, and who requests w
 
 
 def _check_cooldown(session: Session, rule: PricingRule, now: datetime, advice: str) -> None:
-    until = rests_until(last_applied_at(session, rule.id), rule.cooldown_minutes, now)
+    until = cooldown_end(last_applied_at(session, rule.id), rule.cooldown_minutes, now)
     if until is not None:
         raise ConflictError(
             f"Pricing rule {rule.id} rests until {iso(until)} after its last run: wait, or {advice}."
@@ -334,18 +334,18 @@ def _request(
     return get_run(session, run.id)
 
 
-REST_SECONDS = 300.0
+POSTPONED_SECONDS = 300.0
 
 
 def postpone_failed_run(run_id: int, reason: str, *, database: Database) -> bool:
     """Return whether it was postponed. The run shows the reason, and the sweep requests a worker
     when the time has passed. A run without work, a claimed run and a run that already waits longer
     are not postponed."""
-    waits_less = or_(Run.resume_at.is_(None), Run.resume_at < database_now(REST_SECONDS))
+    waits_less = or_(Run.resume_at.is_(None), Run.resume_at < database_now(POSTPONED_SECONDS))
     postponing = (
         update(Run)
         .where(Run.id == run_id, HAS_WORK, RUN_CLAIMS.is_free(), waits_less)
-        .values(resume_at=database_now(REST_SECONDS), error_message=reason)
+        .values(resume_at=database_now(POSTPONED_SECONDS), error_message=reason)
         .returning(Run.id)
         .execution_options(synchronize_session=False)
     )

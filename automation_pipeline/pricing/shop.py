@@ -30,8 +30,8 @@ from automation_pipeline.pricing.models.shop import (
     FailureSignal,
     Price,
     PricingContext,
-    ShopRestingError,
     ShopShown,
+    ShopUnavailableError,
     classify_failure,
 )
 from automation_pipeline.pricing.queries.runs import file_run_requests
@@ -77,14 +77,16 @@ async def call_shop(
 ) -> CallResult[Value]:
     """Make the call when the rate limit allows it. All calls of all processes pass here, so that
     together they keep the shop's rate limit. `is_wanted` is evaluated just before the call;
-    CallWithdrawnError: it returned False. ShopRestingError: the shop must not be called for longer
+    CallWithdrawnError: it returned False. ShopUnavailableError: the shop must not be called for longer
     than a worker waits."""
-    turn = await _wait_for_turn(cost, context)
+    reservation = await _reserve(cost, context)
     try:
         if is_wanted is not None and not await is_wanted():
             raise CallWithdrawnError("The call is no longer needed.")
     except BaseException:  # a call that is not made costs nothing, for any reason
-        await _transact(context, lambda session, shop: refund_call(session, shop, cost, turn.probe))
+        await _transact(
+            context, lambda session, shop: refund_call(session, shop, cost, reservation.probe)
+        )
         raise
     result: CallResult[Value] | None = None
     seconds = context.storefront.options.call_seconds
@@ -101,29 +103,29 @@ async def call_shop(
             context.storefront.meter.count("rules_429_count_total", shop=context.storefront.name)
         await _transact(
             context,
-            lambda session, shop: _record_call(session, shop, result, kind, cost, turn.at),
+            lambda session, shop: _record_call(session, shop, result, kind, cost, reservation.at),
         )
 
 
-async def _wait_for_turn(cost: float, context: PricingContext) -> "CallTurn":
+async def _reserve(cost: float, context: PricingContext) -> "CallReservation":
     reserving = asyncio.create_task(
         _transact(
             context, lambda session, shop: reserve_call(session, shop, cost, is_reserved=False)
         )
     )
     try:
-        turn = await asyncio.shield(reserving)
-        while turn.seconds > 0:
-            if not turn.is_resting:
-                await asyncio.sleep(turn.seconds)
-            elif turn.seconds > context.storefront.options.longest_pause_seconds:
-                raise ShopRestingError(
+        reservation = await asyncio.shield(reserving)
+        while reservation.seconds > 0:
+            if not reservation.is_blocked:
+                await asyncio.sleep(reservation.seconds)
+            elif reservation.seconds > context.storefront.options.longest_pause_seconds:
+                raise ShopUnavailableError(
                     f"{context.storefront.name} must not be called now.",
-                    retry_after_seconds=turn.seconds,
+                    retry_after_seconds=reservation.seconds,
                 )
             else:
-                await asyncio.sleep(min(turn.seconds, POLL_SECONDS))
-            turn = await _transact(
+                await asyncio.sleep(min(reservation.seconds, POLL_SECONDS))
+            reservation = await _transact(
                 context, lambda session, shop: reserve_call(session, shop, cost, is_reserved=True)
             )
     except BaseException:  # cancellation does not stop the thread that reserves
@@ -131,7 +133,7 @@ async def _wait_for_turn(cost: float, context: PricingContext) -> "CallTurn":
         if not reserving.cancelled() and reserving.exception() is None:
             await _transact(context, lambda session, shop: refund_call(session, shop, cost))
         raise
-    return turn
+    return reservation
 
 
 async def _transact(context: PricingContext, change: Callable[[Session, str], Value]) -> Value:
@@ -143,17 +145,17 @@ async def _transact(context: PricingContext, change: Callable[[Session, str], Va
 
 
 @dataclass(frozen=True)
-class CallTurn:
-    """The call may start that many seconds after `at`; 0: now. `is_resting`: the shop must not be
+class CallReservation:
+    """The call may start that many seconds after `at`; 0: now. `is_blocked`: the shop must not be
     called. `probe` is the circuit if this call is to find out whether the shop has recovered."""
 
     at: datetime
     seconds: float
-    is_resting: bool = False
+    is_blocked: bool = False
     probe: Circuit | None = None
 
 
-def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool) -> CallTurn:
+def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool) -> CallReservation:
     """Reserve the points, unless they are already reserved, and return when the call may start."""
     row, now = _locked_row(session, shop), database_time(session)
     wait = 0.0
@@ -162,11 +164,11 @@ def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool)
         _save_bucket(row, left)
     permission = request_permit(_circuit(row), now)
     if isinstance(permission, datetime):
-        return CallTurn(now, max(wait, (permission - now).total_seconds()), is_resting=True)
+        return CallReservation(now, max(wait, (permission - now).total_seconds()), is_blocked=True)
     if wait > 0:
-        return CallTurn(now, wait)
+        return CallReservation(now, wait)
     _save_circuit(row, permission.circuit)
-    return CallTurn(now, 0.0, probe=permission.circuit if permission.is_probe else None)
+    return CallReservation(now, 0.0, probe=permission.circuit if permission.is_probe else None)
 
 
 def refund_call(session: Session, shop: str, cost: float, probe: Circuit | None = None) -> None:
@@ -198,7 +200,7 @@ def _record_call(
     if result is None:
         return
     retry_after = None
-    answer = CallOutcome.FAILED if failure and failure.retryable else CallOutcome.WELL
+    answer = CallOutcome.FAILED if failure and failure.retryable else CallOutcome.SUCCEEDED
     if failure and result.is_throttled:
         answer = CallOutcome.THROTTLED
         row.refusals = [*row.refusals, now.timestamp()][-MAX_REFUSALS:]
@@ -356,35 +358,35 @@ async def read_catalogue(context: PricingContext) -> AsyncGenerator[CataloguePag
 
 
 async def read_prices(variant_ids: Sequence[str], context: ApplyContext) -> dict[str, Price | str]:
-    """By variant, its price, or the reason why it could not be read. ShopRestingError: the shop
+    """By variant, its price, or the reason why it could not be read. ShopUnavailableError: the shop
     must not be called for longer than a worker waits, and no price is known."""
     shop, missing = context.shop, "the variant, or its price, is no longer in the shop"
     distinct, size = list(dict.fromkeys(variant_ids)), MAX_PRICES_PER_READ
-    lots = iter([distinct[start : start + size] for start in range(0, len(distinct), size)])
+    batches = iter([distinct[start : start + size] for start in range(0, len(distinct), size)])
     found: dict[str, Price | str] = {}
     critical: CallFailure | None = None
 
-    async def read_lots() -> None:
+    async def read_batches() -> None:
         nonlocal critical
-        for lot in lots:
+        for batch in batches:
             failure, prices = critical, None
             if failure is None:
                 result = await _call_with_retries(
-                    partial(shop.prices, lot),
-                    shop.costs.reading(len(lot)),
+                    partial(shop.prices, batch),
+                    shop.costs.reading(len(batch)),
                     context,
                     context.random,
                 )
                 failure, prices = result.failure, result.value
             if failure is None:
-                found.update({one: (prices or {}).get(one, missing) for one in lot})
+                found.update({one: (prices or {}).get(one, missing) for one in batch})
             else:
-                found.update(dict.fromkeys(lot, failure.message))
+                found.update(dict.fromkeys(batch, failure.message))
                 critical = failure if failure.is_critical else critical
 
     async with together() as group:
         for _ in range(context.storefront.options.calls_at_once):
-            group.create_task(read_lots())
+            group.create_task(read_batches())
     return found
 
 

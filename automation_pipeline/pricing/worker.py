@@ -40,7 +40,7 @@ from automation_pipeline.pricing.models.shop import (
     Prices,
     PriceWrite,
     PricingContext,
-    ShopRestingError,
+    ShopUnavailableError,
     Written,
     classify_failure,
     price_text,
@@ -104,7 +104,7 @@ LONGEST_READ_SECONDS = 15.0
 # A run needs a few actions; more would be an endless loop.
 MAX_ACTIONS = 10
 # The wait for another run of the same rule.
-NEXT_TURN = timedelta(seconds=60)
+BUSY_RULE_WAIT = timedelta(seconds=60)
 
 
 class ChunkOwner(Protocol):
@@ -120,7 +120,7 @@ class ApplyHalt:
     """Why no more calls are made: the shop would refuse them all, or must not be called for that time."""
 
     critical: CallFailure | None = None
-    resting_seconds: float = 0.0
+    pause_seconds: float = 0.0
 
 
 async def apply_chunk(
@@ -136,7 +136,7 @@ async def apply_chunk(
 class _Chunk:
     def __init__(self, terms: ApplyTerms, owner: ChunkOwner, context: ApplyContext) -> None:
         self._terms, self._owner, self._context = terms, owner, context
-        self._read_at, self._is_over, self._throttles = 0.0, False, 0
+        self._read_at, self._is_stopped, self._throttles = 0.0, False, 0
         self._unsaved, self._saving = list[TargetOutcome](), asyncio.Lock()
         self.halt: ApplyHalt | None = None
 
@@ -186,7 +186,7 @@ class _Chunk:
     ) -> None:
         """While the shop refuses calls, the tasks above the reduced concurrency end."""
         for product in products:
-            if self.halt is None and not self._is_over:
+            if self.halt is None and not self._is_stopped:
                 await self._write(product)
             else:
                 await self._requeue([target for target, _ in product])
@@ -219,7 +219,7 @@ class _Chunk:
             return decide_after_failed_call(target, written, self._context.random)
         if written is None:
             answer = "nothing about the variant"
-        elif written.stands_as(target.after, with_compare_at=target.writes_compare_at):
+        elif written.equals(target.after, with_compare_at=target.writes_compare_at):
             return AppliedResult(
                 target, seen, request_id=result.request_id, duration_ms=milliseconds
             )
@@ -244,8 +244,8 @@ class _Chunk:
         except CallWithdrawnError:
             await self._requeue(targets)
             return None
-        except ShopRestingError as rest:
-            self.halt = self.halt or ApplyHalt(resting_seconds=rest.retry_after_seconds or 0.0)
+        except ShopUnavailableError as unavailable:
+            self.halt = self.halt or ApplyHalt(pause_seconds=unavailable.retry_after_seconds or 0.0)
             await self._requeue(targets)
             return None
         failure = result.failure
@@ -267,20 +267,20 @@ class _Chunk:
         return True
 
     async def _may_write(self) -> bool:
-        self._is_over = self._is_over or not await asyncio.to_thread(self._owner.keep)
-        return not self._is_over and time.monotonic() - self._read_at <= LONGEST_READ_SECONDS
+        self._is_stopped = self._is_stopped or not await asyncio.to_thread(self._owner.keep)
+        return not self._is_stopped and time.monotonic() - self._read_at <= LONGEST_READ_SECONDS
 
     async def _requeue(self, targets: Sequence[WorkTarget]) -> None:
-        seconds = self.halt.resting_seconds if self.halt else 0.0
+        seconds = self.halt.pause_seconds if self.halt else 0.0
         await self._save([requeue_unchanged(target, seconds) for target in targets])
 
     async def _save(self, outcomes: Sequence[TargetOutcome]) -> None:
         """Outcomes that arrive during a save are saved together afterwards."""
         self._unsaved += outcomes
         async with self._saving:
-            lot, self._unsaved = self._unsaved, []
-            if lot:
-                await asyncio.to_thread(self._owner.save, lot)
+            batch, self._unsaved = self._unsaved, []
+            if batch:
+                await asyncio.to_thread(self._owner.save, batch)
 
 
 @dataclass(frozen=True)
@@ -301,18 +301,18 @@ class TargetWork:
     async def process(self) -> bool:
         """Return whether the work is done; if not, the remaining targets are due too late to wait for them."""
         working = asyncio.ensure_future(self._work())
-        beating = asyncio.ensure_future(self._beat())
+        heartbeat = asyncio.ensure_future(self._send_heartbeats())
         try:
-            await asyncio.wait({working, beating}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({working, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                await beating
+                await heartbeat
             return await working
         finally:
-            for task in (working, beating):
+            for task in (working, heartbeat):
                 task.cancel()
-            await asyncio.gather(working, beating, return_exceptions=True)
+            await asyncio.gather(working, heartbeat, return_exceptions=True)
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         """The work finds a lost claim before its next write, so the heartbeat ignores it."""
         while True:
             with suppress(LostRunClaimError):
@@ -337,7 +337,7 @@ class TargetWork:
             waited = 0.0
             halt = await apply_chunk(step, await asyncio.to_thread(self.terms), self, self._context)
             if halt is not None and halt.critical is None:
-                await asyncio.to_thread(self.leave, halt.resting_seconds)
+                await asyncio.to_thread(self.leave, halt.pause_seconds)
                 return False
             if halt is not None and halt.critical is not None:
                 await asyncio.to_thread(self.give_up, halt.critical)
@@ -482,7 +482,7 @@ async def work_run(run_id: int, context: PricingContext, owner: str) -> RuleRun:
     continue. PricingRunBusyError: another worker has the claim."""
     worker = _RunWorker(run_id, context, owner)
     for _ in range(MAX_ACTIONS):
-        if not await worker.act():
+        if not await worker.run_next_action():
             break
     return worker.run()
 
@@ -492,7 +492,7 @@ class _RunWorker:
         self._run_id, self._context, self._owner = run_id, context, owner
         self._storefront, self._database = context.storefront, context.database
 
-    async def act(self) -> bool:
+    async def run_next_action(self) -> bool:
         """Return whether more work may be left."""
         action = self._next_action()
         if action is None:
@@ -569,11 +569,11 @@ class _RunWorker:
             reason = blocking_reason(session, run.rule_id)
             actor = run.wished_by or run.created_by
         if reason is None:
-            beating = asyncio.create_task(self._beat(claim))
+            heartbeat = asyncio.create_task(self._send_heartbeats(claim))
             try:
                 await plan_run(self._run_id, self._context)
             finally:
-                beating.cancel()
+                heartbeat.cancel()
             try:
                 queue_run(
                     self._run_id,
@@ -593,10 +593,10 @@ class _RunWorker:
             run = claimed_run(session, claim)
             # A cancelled run is not postponed.
             if run.wish == RunAction.APPLY:
-                run.resume_at, run.error_message = database_time(session) + NEXT_TURN, reason
+                run.resume_at, run.error_message = database_time(session) + BUSY_RULE_WAIT, reason
         return False
 
-    async def _beat(self, claim: RunClaim) -> None:
+    async def _send_heartbeats(self, claim: RunClaim) -> None:
         """Reading a catalogue may take longer than a claim lasts."""
         seconds = self._storefront.options.lease_seconds
 

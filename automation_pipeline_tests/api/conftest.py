@@ -22,8 +22,13 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.openapi_check import openapi_check
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+<<<<<<< HEAD
 from automation_pipeline_tests.org_jobs.data import OrgJobsData
 from automation_pipeline_tests.pricing.bench import Bench
+=======
+from automation_pipeline_tests.org_jobs.bench import Bench as OrgBench
+from automation_pipeline_tests.pricing.harness import PricingHarness
+>>>>>>> 96752f2b (Rename pricing's helpers and the harness of its tests)
 
 MACHINE = "a-machine-token-for-tests"
 SECRET = "a-secret-that-is-long-enough-for-hs256"
@@ -99,17 +104,17 @@ def client(api: ASGIApp) -> Generator[TestClient]:
 
 
 @pytest.fixture
-def bench(services: Services, clock: StandingClock) -> Bench:
+def harness(services: Services, clock: StandingClock) -> PricingHarness:
     """A fake shop with two products at 10 EUR each, used by the API as well."""
-    made = Bench(services.database, clock, FakeShop(*shelf(2)))
-    services.__dict__["storefront"] = made.front
+    made = PricingHarness(services.database, clock, FakeShop(*shelf(2)))
+    services.__dict__["storefront"] = made.storefront
     return made
 
 
 @pytest.fixture
-def pricing(api: FastAPI, bench: Bench) -> Generator[TestClient]:
+def pricing(api: FastAPI, harness: PricingHarness) -> Generator[TestClient]:
     """A client with a machine token and a shop. Validates responses against the OpenAPI document."""
-    assert bench.shop
+    assert harness.shop
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [openapi_check(api)]}
         yield made

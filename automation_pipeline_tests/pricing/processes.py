@@ -121,8 +121,8 @@ def take(database_url: str, run_id: int, owner: str) -> int:
     database = Database(database_url)
     try:
         with database.transaction() as session:
-            hold = claim_run(session, run_id, owner, 60.0)
-            return hold.token if hold else 0
+            run_claim = claim_run(session, run_id, owner, 60.0)
+            return run_claim.token if run_claim else 0
     finally:
         database.dispose()
 

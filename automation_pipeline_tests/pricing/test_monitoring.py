@@ -55,7 +55,11 @@ from automation_pipeline_tests.clients.receiver import receiver, says
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.post import FakeWebhookSender
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.pricing.bench import Bench, dead_targets, failing
+from automation_pipeline_tests.pricing.harness import (
+    PricingHarness,
+    failed_target_ids,
+    run_with_failures,
+)
 from automation_pipeline_tests.pricing.rows import (
     EVERY_ALERT,
     a_rule,
@@ -438,33 +442,37 @@ KINDS = {"101": "server", "201": "not_found", "301": "not_found"}
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
+def harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
 
 
-def report_of(bench: Bench, project_id: str = "default", **how: bool) -> DeadLetterReport:
-    return report_dead_letters(project_id, database=bench.database, clock=bench.clock, **how)
+def report_of(
+    harness: PricingHarness, project_id: str = "default", **how: bool
+) -> DeadLetterReport:
+    return report_dead_letters(project_id, database=harness.database, clock=harness.clock, **how)
 
 
-def test_dead_letters_are_counted_by_error_kind_with_recommendations(bench: Bench) -> None:
-    run = failing(bench, KINDS, hours=25)
-    report = report_of(bench)
+def test_dead_letters_are_counted_by_error_kind_with_recommendations(
+    harness: PricingHarness,
+) -> None:
+    run = run_with_failures(harness, KINDS, hours=25)
+    report = report_of(harness)
     assert (report.total_failed, report.retryable, report.stale) == (3, 1, 3)
     assert report.by_error_type == {FailureKind.NOT_FOUND: 2, FailureKind.SERVER: 1}
     assert (
         report.recommendations[0] == "2 variants no longer exist in the shop: re-sync the catalogue"
     )
-    assert [int(one.target_id) for one in report.entries] == dead_targets(bench, run)
+    assert [int(one.target_id) for one in report.entries] == failed_target_ids(harness, run)
     assert {one.run_id for one in report.entries} == {str(run.id)}
-    assert bench.events("automation.dlq.report") == []
+    assert harness.events("automation.dlq.report") == []
 
 
 def test_the_report_counts_all_dead_letters_and_lists_the_oldest(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing(bench, KINDS)
+    run_with_failures(harness, KINDS)
     monkeypatch.setattr(module, "MAX_ENTRIES", 2)
-    report = report_of(bench)
+    report = report_of(harness)
     assert (report.total_failed, sum(report.by_error_type.values()), len(report.entries)) == (
         3,
         3,
@@ -472,28 +480,32 @@ def test_the_report_counts_all_dead_letters_and_lists_the_oldest(
     )
 
 
-def test_dead_letter_reports_are_per_project(bench: Bench) -> None:
-    failing(bench, KINDS, project_id="toys")
-    assert (report_of(bench).total_failed, report_of(bench, "toys").total_failed) == (0, 3)
+def test_dead_letter_reports_are_per_project(harness: PricingHarness) -> None:
+    run_with_failures(harness, KINDS, project_id="toys")
+    assert (report_of(harness).total_failed, report_of(harness, "toys").total_failed) == (0, 3)
 
 
 @pytest.mark.parametrize(("hours", "count"), [(90 * 24, 3), (90 * 24 + 1, 0)])
-def test_dead_letters_are_kept_for_ninety_days(bench: Bench, hours: float, count: int) -> None:
-    failing(bench, KINDS, hours=hours)
-    assert report_of(bench).total_failed == count
+def test_dead_letters_are_kept_for_ninety_days(
+    harness: PricingHarness, hours: float, count: int
+) -> None:
+    run_with_failures(harness, KINDS, hours=hours)
+    assert report_of(harness).total_failed == count
 
 
-def test_a_run_that_is_rolled_back_has_no_dead_letters_in_the_report(bench: Bench) -> None:
-    run = failing(bench, KINDS)
-    roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:1")
-    assert bench.work(run).status == "ROLLED_BACK"
-    assert report_of(bench).total_failed == 0
+def test_a_run_that_is_rolled_back_has_no_dead_letters_in_the_report(
+    harness: PricingHarness,
+) -> None:
+    run = run_with_failures(harness, KINDS)
+    roll_back_run(run.id, database=harness.database, clock=harness.clock, actor="user:1")
+    assert harness.work(run).status == "ROLLED_BACK"
+    assert report_of(harness).total_failed == 0
 
 
-def test_a_retry_reports_the_dead_letters_as_an_event(bench: Bench) -> None:
-    failing(bench, KINDS)
-    retry_dead_letters("default", database=bench.database, clock=bench.clock, actor="user:9")
-    [event] = bench.events("automation.dlq.report")
+def test_a_retry_reports_the_dead_letters_as_an_event(harness: PricingHarness) -> None:
+    run_with_failures(harness, KINDS)
+    retry_dead_letters("default", database=harness.database, clock=harness.clock, actor="user:9")
+    [event] = harness.events("automation.dlq.report")
     assert (event.payload["totalFailed"], event.payload["byErrorType"]) == (
         3,
         {"not_found": 2, "server": 1},
@@ -501,127 +513,129 @@ def test_a_retry_reports_the_dead_letters_as_an_event(bench: Bench) -> None:
     assert "entries" not in event.payload
 
 
-def test_dead_letters_are_listed_in_order_of_failure(bench: Bench) -> None:
-    run = failing(bench, KINDS)
-    first, second, _ = dead_targets(bench, run)
-    with bench.database.reading() as session:
-        dead_letter_count = dead_letters(session, "default", now=bench.clock.now(), limit=2)
+def test_dead_letters_are_listed_in_order_of_failure(harness: PricingHarness) -> None:
+    run = run_with_failures(harness, KINDS)
+    first, second, _ = failed_target_ids(harness, run)
+    with harness.database.reading() as session:
+        dead_letter_count = dead_letters(session, "default", now=harness.clock.now(), limit=2)
     assert [int(one.target_id) for one in dead_letter_count] == [first, second]
 
 
-def test_acknowledged_dead_letters_are_not_counted(bench: Bench) -> None:
-    run = failing(bench, KINDS)
-    chosen = dead_targets(bench, run)[1:]
-    world = {"database": bench.database, "clock": bench.clock, "actor": "user:9"}
+def test_acknowledged_dead_letters_are_not_counted(harness: PricingHarness) -> None:
+    run = run_with_failures(harness, KINDS)
+    chosen = failed_target_ids(harness, run)[1:]
+    world = {"database": harness.database, "clock": harness.clock, "actor": "user:9"}
     assert acknowledge_dead_letters("default", chosen, **world) == 2
-    assert report_of(bench).total_failed == 1
+    assert report_of(harness).total_failed == 1
 
 
-def retry(bench: Bench, *, force: bool = False) -> RetriedRuns:
+def retry(harness: PricingHarness, *, force: bool = False) -> RetriedRuns:
     return retry_dead_letters(
-        "default", database=bench.database, clock=bench.clock, actor="user:9", force=force
+        "default", database=harness.database, clock=harness.clock, actor="user:9", force=force
     )
 
 
-def marked_targets(bench: Bench, run_id: int) -> set[str | None]:
-    return {target.variant_id for target in bench.targets(run_id) if target.is_wished}
+def marked_targets(harness: PricingHarness, run_id: int) -> set[str | None]:
+    return {target.variant_id for target in harness.targets(run_id) if target.is_wished}
 
 
-def test_retryable_targets_are_retried_and_the_report_is_an_event(bench: Bench) -> None:
-    run = failing(bench, {"101": "server", "201": "not_found"})
-    retried = retry(bench)
+def test_retryable_targets_are_retried_and_the_report_is_an_event(harness: PricingHarness) -> None:
+    run = run_with_failures(harness, {"101": "server", "201": "not_found"})
+    retried = retry(harness)
     assert (retried.runs, retried.skipped) == ((run.id,), {})
-    assert (marked_targets(bench, run.id), bench.run(run.id).wish) == ({"101"}, "retry")
-    [event] = bench.events("automation.dlq.report")
+    assert (marked_targets(harness, run.id), harness.run(run.id).wish) == ({"101"}, "retry")
+    [event] = harness.events("automation.dlq.report")
     assert event.payload["totalFailed"] == 2
-    bench.shop.accept("101")
-    assert bench.work(run).targets.applied == 3
+    harness.shop.accept("101")
+    assert harness.work(run).targets.applied == 3
 
 
-def test_a_forced_retry_includes_permanent_failures(bench: Bench) -> None:
-    run = failing(bench, {"101": "server", "201": "not_found"})
-    assert list(retry(bench, force=True).runs) == [run.id]
-    assert marked_targets(bench, run.id) == {"101", "201"}
+def test_a_forced_retry_includes_permanent_failures(harness: PricingHarness) -> None:
+    run = run_with_failures(harness, {"101": "server", "201": "not_found"})
+    assert list(retry(harness, force=True).runs) == [run.id]
+    assert marked_targets(harness, run.id) == {"101", "201"}
 
 
-def test_acknowledged_dead_letters_are_not_retried(bench: Bench) -> None:
-    run = failing(bench, {"101": "server", "201": "server"})
-    chosen = dead_targets(bench, run)[:1]
+def test_acknowledged_dead_letters_are_not_retried(harness: PricingHarness) -> None:
+    run = run_with_failures(harness, {"101": "server", "201": "server"})
+    chosen = failed_target_ids(harness, run)[:1]
     acknowledge_dead_letters(
-        "default", chosen, database=bench.database, clock=bench.clock, actor="user:9"
+        "default", chosen, database=harness.database, clock=harness.clock, actor="user:9"
     )
-    retry(bench)
-    assert marked_targets(bench, run.id) == {"201"}
+    retry(harness)
+    assert marked_targets(harness, run.id) == {"201"}
 
 
-def test_a_run_that_cannot_be_retried_is_skipped(bench: Bench) -> None:
-    busy = failing(bench, {"101": "server"})
-    roll_back_run(busy.id, database=bench.database, clock=bench.clock, actor="user:1")
-    bench.shop.accept("101")
-    free = failing(
-        bench,
+def test_a_run_that_cannot_be_retried_is_skipped(harness: PricingHarness) -> None:
+    busy = run_with_failures(harness, {"101": "server"})
+    roll_back_run(busy.id, database=harness.database, clock=harness.clock, actor="user:1")
+    harness.shop.accept("101")
+    free = run_with_failures(
+        harness,
         {"201": "server"},
         name="Other",
         onDrift="overwrite",
         transform={"op": "set", "value": 500},
     )
-    retried = retry(bench)
+    retried = retry(harness)
     assert list(retried.runs) == [free.id]
     assert list(retried.skipped) == [busy.id]
     assert "already waits for a worker: rollback" in retried.skipped[busy.id]
 
 
-def test_without_dead_letters_no_run_is_retried(bench: Bench) -> None:
-    assert list(retry(bench).runs) == []
+def test_without_dead_letters_no_run_is_retried(harness: PricingHarness) -> None:
+    assert list(retry(harness).runs) == []
 
 
 TWO_KINDS = {"101": "server", "201": "not_found"}
 
 
 @pytest.fixture
-def bench_of_three(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+def three_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
 def acknowledge(
-    bench_of_three: Bench, target_ids: list[int] | None, project_id: str = "default"
+    harness: PricingHarness, target_ids: list[int] | None, project_id: str = "default"
 ) -> int:
     return acknowledge_dead_letters(
         project_id,
         target_ids,
-        database=bench_of_three.database,
-        clock=bench_of_three.clock,
+        database=harness.database,
+        clock=harness.clock,
         actor="user:9",
     )
 
 
-def test_all_dead_letters_of_a_project_are_acknowledged_once(bench_of_three: Bench) -> None:
-    run = failing(bench_of_three, TWO_KINDS)
+def test_all_dead_letters_of_a_project_are_acknowledged_once(
+    three_product_harness: PricingHarness,
+) -> None:
+    run = run_with_failures(three_product_harness, TWO_KINDS)
     assert (
-        acknowledge(bench_of_three, None, "toys"),
-        acknowledge(bench_of_three, None),
-        acknowledge(bench_of_three, None),
+        acknowledge(three_product_harness, None, "toys"),
+        acknowledge(three_product_harness, None),
+        acknowledge(three_product_harness, None),
     ) == (0, 2, 0)
-    dead = [target for target in bench_of_three.targets(run.id) if target.status == "FAILED"]
+    dead = [target for target in three_product_harness.targets(run.id) if target.status == "FAILED"]
     assert {(one.acknowledged_at, one.acknowledged_by) for one in dead} == {
-        (bench_of_three.clock.now(), "user:9")
+        (three_product_harness.clock.now(), "user:9")
     }
 
 
 def test_acknowledging_a_target_that_is_not_a_dead_letter_changes_nothing(
-    bench_of_three: Bench,
+    three_product_harness: PricingHarness,
 ) -> None:
-    run = failing(bench_of_three, TWO_KINDS)
-    dead = dead_targets(bench_of_three, run)
+    run = run_with_failures(three_product_harness, TWO_KINDS)
+    dead = failed_target_ids(three_product_harness, run)
     applied = next(
-        target.id for target in bench_of_three.targets(run.id) if target.status == "APPLIED"
+        target.id for target in three_product_harness.targets(run.id) if target.status == "APPLIED"
     )
     with pytest.raises(InvalidInputError) as refused:
-        acknowledge(bench_of_three, [dead[0], applied])
+        acknowledge(three_product_harness, [dead[0], applied])
     assert refused.value.fields == (
         ("targetIds", f"{applied} is not a dead letter of project default"),
     )
     assert (
-        acknowledge(bench_of_three, dead),
-        acknowledge(bench_of_three, dead),
+        acknowledge(three_product_harness, dead),
+        acknowledge(three_product_harness, dead),
     ) == (2, 0)

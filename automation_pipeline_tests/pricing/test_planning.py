@@ -32,13 +32,13 @@ from automation_pipeline.pricing.tables import PriceChangeRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PAGES, FakeShop, shelf, variant
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rules.rules import rule
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock)
 
 
 @pytest.fixture
@@ -61,14 +61,14 @@ def statements(database: Database) -> Iterator[list[str]]:
 
 
 def test_a_changed_variant_is_a_target_with_old_and_new_price(
-    bench: Bench,
+    harness: PricingHarness,
 ) -> None:
-    bench.shop.put(
+    harness.shop.put(
         variant("11", "1", 1999, title="Shirt", variant_title="Red", sku="S"),
         variant("21", "2", 1005),
     )
-    run = bench.plan(bench.asked_for(bench.rule()))
-    first, second = bench.targets(run.id)
+    run = harness.plan(harness.request_run(harness.rule()))
+    first, second = harness.targets(run.id)
     assert second.after_json == {"unit_amount": 905, "currency": "EUR", "compare_at": None}
     assert (first.before_json["unit_amount"], first.after_json["unit_amount"]) == (1999, 1799)
     assert (first.title, first.sku_id, first.shop, first.status) == (
@@ -79,12 +79,12 @@ def test_a_changed_variant_is_a_target_with_old_and_new_price(
     )
     assert first.trace_json is not None
     assert first.trace_json["finalPrice"] == 1799
-    assert run.previewed_at == bench.clock.now()
+    assert run.previewed_at == harness.clock.now()
 
 
-def test_the_counts_of_a_plan_add_up(bench: Bench) -> None:
-    bench.guard(maxPctDelta=0.2)
-    bench.shop.put(
+def test_the_counts_of_a_plan_add_up(harness: PricingHarness) -> None:
+    harness.set_policy(maxPctDelta=0.2)
+    harness.shop.put(
         variant("1", "1", 1000),
         variant("2", "1", None),
         variant("3", "2", 900),
@@ -93,9 +93,9 @@ def test_the_counts_of_a_plan_add_up(bench: Bench) -> None:
         variant("6", "5", 1000, is_active=False),
         variant("7", "6", 1000, tags=("kept",)),
     )
-    rule = bench.rule(selector={"not": {"tag": "kept"}}, transform={"op": "set", "value": 900})
-    run = bench.plan(bench.asked_for(rule))
-    assert [target.variant_id for target in bench.targets(run.id)] == ["1"]
+    rule = harness.rule(selector={"not": {"tag": "kept"}}, transform={"op": "set", "value": 900})
+    run = harness.plan(harness.request_run(rule))
+    assert [target.variant_id for target in harness.targets(run.id)] == ["1"]
     assert (run.matched, run.total_targets, run.skipped, run.blocked) == (6, 1, 4, 1)
     assert run.explain is not None
     assert run.explain | {"selector": 0, "transform": 0} == {
@@ -111,16 +111,16 @@ def test_the_counts_of_a_plan_add_up(bench: Bench) -> None:
     }
 
 
-def test_skipped_and_blocked_variants_are_stored_with_reasons(bench: Bench) -> None:
-    bench.guard(maxPctDelta=0.15, currency="EUR", floor=950)
-    bench.shop.put(
+def test_skipped_and_blocked_variants_are_stored_with_reasons(harness: PricingHarness) -> None:
+    harness.set_policy(maxPctDelta=0.15, currency="EUR", floor=950)
+    harness.shop.put(
         variant("1", "1", 1000),
         variant("2", "1", None),
         variant("3", "1", 0),
         variant("4", "2", 9999),
     )
-    run = bench.plan(bench.asked_for(bench.rule()))
-    with bench.database.reading() as session:
+    run = harness.plan(harness.request_run(harness.rule()))
+    with harness.database.reading() as session:
         values = {one.variant_id: one for one in skipped_of(session, run.id, limit=10)}
         blocked = skipped_of(session, run.id, reason="blocked", limit=10)
     assert {id_: one.reason for id_, one in values.items()} == {
@@ -136,17 +136,17 @@ def test_skipped_and_blocked_variants_are_stored_with_reasons(bench: Bench) -> N
     )
 
 
-def test_the_daily_budget_counts_changes_since_local_midnight(bench: Bench) -> None:
-    bench.guard(autoApply=True, dailyChangeBudgetPct=0.15)
-    bench.shop.put(variant("1", "1", 1000), variant("2", "2", 1000))
-    rule = bench.rule()
-    first = bench.queued(bench.rule(name="Before"))
+def test_the_daily_budget_counts_changes_since_local_midnight(harness: PricingHarness) -> None:
+    harness.set_policy(autoApply=True, dailyChangeBudgetPct=0.15)
+    harness.shop.put(variant("1", "1", 1000), variant("2", "2", 1000))
+    rule = harness.rule()
+    first = harness.queued_run(harness.rule(name="Before"))
     # 10:00 UTC is noon in Paris, where the day began at 22:00 UTC.
-    add_price_change(bench, first.id, "1", hours_ago=11.9)
-    add_price_change(bench, first.id, "2", hours_ago=12.1)
-    run = bench.plan(bench.asked_for(rule))
-    assert [target.variant_id for target in bench.targets(run.id)] == ["2"]
-    (blocked,) = bench.skipped(run.id)
+    add_price_change(harness, first.id, "1", hours_ago=11.9)
+    add_price_change(harness, first.id, "2", hours_ago=12.1)
+    run = harness.plan(harness.request_run(rule))
+    assert [target.variant_id for target in harness.targets(run.id)] == ["2"]
+    (blocked,) = harness.skipped(run.id)
     assert blocked.checks == [
         {
             "name": "dailyBudget",
@@ -159,9 +159,11 @@ def test_the_daily_budget_counts_changes_since_local_midnight(bench: Bench) -> N
     ]
 
 
-def add_price_change(bench: Bench, run_id: int, variant_id: str, *, hours_ago: float) -> None:
-    target = next(one for one in bench.targets(run_id) if one.variant_id == variant_id)
-    with bench.database.transaction() as session:
+def add_price_change(
+    harness: PricingHarness, run_id: int, variant_id: str, *, hours_ago: float
+) -> None:
+    target = next(one for one in harness.targets(run_id) if one.variant_id == variant_id)
+    with harness.database.transaction() as session:
         session.add(
             PriceChangeRow(
                 event_key=f"change-{variant_id}",
@@ -178,81 +180,81 @@ def add_price_change(bench: Bench, run_id: int, variant_id: str, *, hours_ago: f
                 from_amount=1000,
                 to_amount=900,
                 was_found=False,
-                applied_at=bench.clock.now() - timedelta(hours=hours_ago),
+                applied_at=harness.clock.now() - timedelta(hours=hours_ago),
             )
         )
 
 
-def test_planned_variants_of_a_product_are_adjacent(bench: Bench) -> None:
-    bench.shop = FakeShop(*(variant(str(n), str(n % 3)) for n in range(9)), page_size=2)
-    run = bench.plan(bench.asked_for(bench.rule()))
-    assert [target.product_id for target in bench.targets(run.id)] == list("000111222")
+def test_planned_variants_of_a_product_are_adjacent(harness: PricingHarness) -> None:
+    harness.shop = FakeShop(*(variant(str(n), str(n % 3)) for n in range(9)), page_size=2)
+    run = harness.plan(harness.request_run(harness.rule()))
+    assert [target.product_id for target in harness.targets(run.id)] == list("000111222")
 
 
-def test_a_variant_listed_twice_is_planned_once(bench: Bench) -> None:
+def test_a_variant_listed_twice_is_planned_once(harness: PricingHarness) -> None:
     async def reorder(_kind: str, cursor: object) -> None:
         if cursor == "1":
-            bench.shop.remove("1")
-            bench.shop.put(variant("1", "1"))
+            harness.shop.remove("1")
+            harness.shop.put(variant("1", "1"))
 
-    bench.shop = FakeShop(
+    harness.shop = FakeShop(
         variant("1", "1"), variant("2", "2"), variant("3", "3"), page_size=1, during_call=reorder
     )
-    run = bench.plan(bench.asked_for(bench.rule()))
-    assert Counter(target.variant_id for target in bench.targets(run.id)) == {"1": 1, "2": 1}
+    run = harness.plan(harness.request_run(harness.rule()))
+    assert Counter(target.variant_id for target in harness.targets(run.id)) == {"1": 1, "2": 1}
 
 
-def test_a_run_is_planned_with_the_rule_version_of_its_request(bench: Bench) -> None:
-    bench.shop.put(variant("1", "1", 1000))
-    rule = bench.rule()
-    run_id = bench.asked_for(rule)
-    world = {"database": bench.database, "clock": bench.clock}
+def test_a_run_is_planned_with_the_rule_version_of_its_request(harness: PricingHarness) -> None:
+    harness.shop.put(variant("1", "1", 1000))
+    rule = harness.rule()
+    run_id = harness.request_run(rule)
+    world = {"database": harness.database, "clock": harness.clock}
     update_rule(rule.id, {"transform": {"op": "set", "value": 1}}, **world, actor="user:1")
-    bench.plan(run_id)
-    assert [target.after_json["unit_amount"] for target in bench.targets(run_id)] == [900]
+    harness.plan(run_id)
+    assert [target.after_json["unit_amount"] for target in harness.targets(run_id)] == [900]
 
 
-def test_another_run_on_the_same_variants_is_reported(bench: Bench) -> None:
-    bench.shop.put(variant("1", "1"), variant("2", "2"))
-    one = bench.queued(bench.rule(selector={"product": ["1"]}))
-    bench.queued(bench.rule(selector={"product": ["2"]}))
-    run = bench.plan(bench.asked_for(bench.rule(selector={"product": ["1"]})))
+def test_another_run_on_the_same_variants_is_reported(harness: PricingHarness) -> None:
+    harness.shop.put(variant("1", "1"), variant("2", "2"))
+    one = harness.queued_run(harness.rule(selector={"product": ["1"]}))
+    harness.queued_run(harness.rule(selector={"product": ["2"]}))
+    run = harness.plan(harness.request_run(harness.rule(selector={"product": ["1"]})))
     assert run.explain is not None
     assert run.explain["conflicts"] == [str(one.id)]
 
 
-def test_a_planned_run_is_not_planned_again(bench: Bench) -> None:
-    bench.shop.put(variant("1", "1"))
-    run = bench.previewed()
-    bench.shop.put(variant("2", "2"))
-    bench.pass_minutes(1)
-    assert bench.plan(run.id) == run
-    assert bench.shop.times("page") == 1
+def test_a_planned_run_is_not_planned_again(harness: PricingHarness) -> None:
+    harness.shop.put(variant("1", "1"))
+    run = harness.previewed_run()
+    harness.shop.put(variant("2", "2"))
+    harness.pass_minutes(1)
+    assert harness.plan(run.id) == run
+    assert harness.shop.times("page") == 1
 
 
-def test_a_cancelled_run_is_not_planned(bench: Bench) -> None:
-    run_id = bench.asked_for(bench.rule())
-    bench.set_run(run_id, cancel_requested_at=bench.clock.now())
-    assert bench.plan(run_id).previewed_at is None
-    assert bench.shop.called == []
+def test_a_cancelled_run_is_not_planned(harness: PricingHarness) -> None:
+    run_id = harness.request_run(harness.rule())
+    harness.set_run(run_id, cancel_requested_at=harness.clock.now())
+    assert harness.plan(run_id).previewed_at is None
+    assert harness.shop.called == []
 
 
-def test_a_run_cancelled_during_planning_gets_no_targets(bench: Bench) -> None:
+def test_a_run_cancelled_during_planning_gets_no_targets(harness: PricingHarness) -> None:
     async def cancel(_kind: str, _cursor: object) -> None:
-        bench.set_run(run_id, cancel_requested_at=bench.clock.now())
+        harness.set_run(run_id, cancel_requested_at=harness.clock.now())
 
-    bench.shop = FakeShop(variant("1", "1"), during_call=cancel)
-    run_id = bench.asked_for(bench.rule())
-    run = bench.plan(run_id)
-    assert (run.previewed_at, bench.targets(run_id)) == (None, [])
+    harness.shop = FakeShop(variant("1", "1"), during_call=cancel)
+    run_id = harness.request_run(harness.rule())
+    run = harness.plan(run_id)
+    assert (run.previewed_at, harness.targets(run_id)) == (None, [])
 
 
 @pytest.mark.usefixtures("no_retry_delay")
-def test_a_failed_page_is_read_again(bench: Bench) -> None:
-    bench.shop = FakeShop(*shelf(4), page_size=2)
-    bench.shop.fail_once(PAGES, *[FailureSignal(status=500)] * 3)
-    run = bench.plan(bench.asked_for(bench.rule()))
-    assert (run.total_targets, bench.shop.times("page")) == (4, 5)
+def test_a_failed_page_is_read_again(harness: PricingHarness) -> None:
+    harness.shop = FakeShop(*shelf(4), page_size=2)
+    harness.shop.fail_once(PAGES, *[FailureSignal(status=500)] * 3)
+    run = harness.plan(harness.request_run(harness.rule()))
+    assert (run.total_targets, harness.shop.times("page")) == (4, 5)
 
 
 @pytest.mark.usefixtures("no_retry_delay")
@@ -266,85 +268,87 @@ def test_a_failed_page_is_read_again(bench: Bench) -> None:
     ],
 )
 def test_repeated_page_failures_discard_the_plan(
-    signal: FailureSignal, error: type[Exception], calls: int, bench: Bench
+    signal: FailureSignal, error: type[Exception], calls: int, harness: PricingHarness
 ) -> None:
-    bench.shop = FakeShop(*shelf(4), page_size=2)
-    run_id = bench.asked_for(bench.rule())
+    harness.shop = FakeShop(*shelf(4), page_size=2)
+    run_id = harness.request_run(harness.rule())
 
     async def fail_second_page(_kind: str, cursor: object) -> None:
         if cursor == "2":
-            bench.shop.fail_always(PAGES, signal)
+            harness.shop.fail_always(PAGES, signal)
 
-    bench.shop = FakeShop(*shelf(4), page_size=2, during_call=fail_second_page)
+    harness.shop = FakeShop(*shelf(4), page_size=2, during_call=fail_second_page)
     with pytest.raises(error, match=r"The shop fails as the test asks \(page\)\."):
-        bench.plan(run_id)
-    assert bench.shop.times("page") == 1 + calls
-    assert (bench.run(run_id).previewed_at, bench.targets(run_id), bench.skipped(run_id)) == (
+        harness.plan(run_id)
+    assert harness.shop.times("page") == 1 + calls
+    assert (harness.run(run_id).previewed_at, harness.targets(run_id), harness.skipped(run_id)) == (
         None,
         [],
         [],
     )
-    bench.shop = FakeShop(*shelf(4), page_size=2)
-    assert bench.plan(run_id).total_targets == 4
+    harness.shop = FakeShop(*shelf(4), page_size=2)
+    assert harness.plan(run_id).total_targets == 4
 
 
-def test_a_long_retry_after_stops_planning(bench: Bench) -> None:
-    bench.shop.fail_always(PAGES, FailureSignal(code="THROTTLED"), retry_after_seconds=300)
+def test_a_long_retry_after_stops_planning(harness: PricingHarness) -> None:
+    harness.shop.fail_always(PAGES, FailureSignal(code="THROTTLED"), retry_after_seconds=300)
     with pytest.raises(TransientError) as refused:
-        bench.plan(bench.asked_for(bench.rule()))
+        harness.plan(harness.request_run(harness.rule()))
     assert refused.value.retry_after_seconds == 300
-    assert bench.shop.times("page") == 1
+    assert harness.shop.times("page") == 1
 
 
-def test_a_run_of_another_shop_is_not_planned(bench: Bench) -> None:
-    run_id = bench.asked_for(bench.rule())
-    bench.set_run(run_id, shop="old.test")
+def test_a_run_of_another_shop_is_not_planned(harness: PricingHarness) -> None:
+    run_id = harness.request_run(harness.rule())
+    harness.set_run(run_id, shop="old.test")
     with pytest.raises(ConflictError, match=r"is for old\.test"):
-        bench.plan(run_id)
+        harness.plan(run_id)
 
 
-def test_an_unknown_run_is_not_found(bench: Bench) -> None:
+def test_an_unknown_run_is_not_found(harness: PricingHarness) -> None:
     with pytest.raises(NotFoundError, match="Rule run 7 not found"):
-        bench.plan(7)
+        harness.plan(7)
 
 
-def test_no_transaction_is_open_while_the_shop_is_called(bench: Bench) -> None:
+def test_no_transaction_is_open_while_the_shop_is_called(harness: PricingHarness) -> None:
     async def write(_kind: str, _cursor: object) -> None:
-        with bench.database.unless_busy():
+        with harness.database.unless_busy():
             written.append(True)
 
     written: list[bool] = []
-    bench.shop = FakeShop(*shelf(3), page_size=1, during_call=write)
-    bench.plan(bench.asked_for(bench.rule()))
+    harness.shop = FakeShop(*shelf(3), page_size=1, during_call=write)
+    harness.plan(harness.request_run(harness.rule()))
     assert written == [True] * 3
 
 
-def test_one_of_two_concurrent_plans_is_stored(bench: Bench) -> None:
+def test_one_of_two_concurrent_plans_is_stored(harness: PricingHarness) -> None:
     both_calling = threading.Barrier(2, timeout=60)
 
     async def wait_for_both(_kind: str, _cursor: object) -> None:
         both_calling.wait()
 
-    bench.shop = FakeShop(*shelf(5, 2), during_call=wait_for_both)
-    run_id = bench.asked_for(bench.rule())
-    threads = [threading.Thread(target=bench.plan, args=(run_id,)) for _ in range(2)]
+    harness.shop = FakeShop(*shelf(5, 2), during_call=wait_for_both)
+    run_id = harness.request_run(harness.rule())
+    threads = [threading.Thread(target=harness.plan, args=(run_id,)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert bench.shop.times("page") == 2
-    assert Counter(target.variant_id for target in bench.targets(run_id)).most_common(1)[0][1] == 1
-    assert (len(bench.targets(run_id)), bench.run(run_id).total_targets) == (10, 10)
+    assert harness.shop.times("page") == 2
+    assert (
+        Counter(target.variant_id for target in harness.targets(run_id)).most_common(1)[0][1] == 1
+    )
+    assert (len(harness.targets(run_id)), harness.run(run_id).total_targets) == (10, 10)
 
 
-def test_the_number_of_statements_per_page_is_constant(bench: Bench) -> None:
+def test_the_number_of_statements_per_page_is_constant(harness: PricingHarness) -> None:
     def statements_of(pages: int) -> int:
-        bench.shop = FakeShop(*shelf(pages * 25, 10))
-        run_id = bench.asked_for(bench.rule())
-        with statements(bench.database) as all_of_them:
-            bench.plan(run_id)
-        assert len(bench.targets(run_id)) == pages * 250
-        assert bench.shop.times("page") == pages
+        harness.shop = FakeShop(*shelf(pages * 25, 10))
+        run_id = harness.request_run(harness.rule())
+        with statements(harness.database) as all_of_them:
+            harness.plan(run_id)
+        assert len(harness.targets(run_id)) == pages * 250
+        assert harness.shop.times("page") == pages
         return len(all_of_them)
 
     one, two, twelve = statements_of(1), statements_of(2), statements_of(12)
@@ -353,77 +357,82 @@ def test_the_number_of_statements_per_page_is_constant(bench: Bench) -> None:
 
 
 @pytest.fixture
-def bench_of_two(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(2, 2)))
+def two_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(2, 2)))
 
 
-def test_a_preview_is_planned_without_a_worker_request(bench_of_two: Bench) -> None:
-    rule = bench_of_two.rule()
-    run = bench_of_two.previewed(rule)
+def test_a_preview_is_planned_without_a_worker_request(two_product_harness: PricingHarness) -> None:
+    rule = two_product_harness.rule()
+    run = two_product_harness.previewed_run(rule)
     assert (run.status, run.wish, run.previewed_at) == (
         PricingRunState.PREVIEW,
         None,
-        bench_of_two.clock.now(),
+        two_product_harness.clock.now(),
     )
     assert (run.rule_id, run.rule_name, run.rule_version) == (rule.id, "A tenth off", 1)
     assert (run.created_by, run.shop) == ("user:1", "shop.test")
     assert (run.total_targets, run.targets.preview) == (4, 4)
-    assert bench_of_two.requests() == []
-    assert bench_of_two.shop.written == []
+    assert two_product_harness.requests() == []
+    assert two_product_harness.shop.written == []
 
 
-def test_a_disabled_rule_can_be_previewed(bench_of_two: Bench) -> None:
-    assert bench_of_two.previewed(bench_of_two.rule(enabled=False)).total_targets == 4
+def test_a_disabled_rule_can_be_previewed(two_product_harness: PricingHarness) -> None:
+    assert (
+        two_product_harness.previewed_run(two_product_harness.rule(enabled=False)).total_targets
+        == 4
+    )
 
 
-def test_a_deleted_rule_cannot_be_previewed(bench_of_two: Bench) -> None:
-    rule = bench_of_two.rule()
+def test_a_deleted_rule_cannot_be_previewed(two_product_harness: PricingHarness) -> None:
+    rule = two_product_harness.rule()
     delete_rule(
         rule.id,
-        database=bench_of_two.database,
-        clock=bench_of_two.clock,
+        database=two_product_harness.database,
+        clock=two_product_harness.clock,
         actor="user:1",
     )
     with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} not found"):
-        bench_of_two.previewed(rule)
-    assert bench_of_two.shop.called == []
+        two_product_harness.previewed_run(rule)
+    assert two_product_harness.shop.called == []
 
 
-def test_a_failed_preview_leaves_no_run(bench_of_two: Bench) -> None:
-    bench_of_two.shop.fail_always(PAGES, FailureSignal(status=401))
+def test_a_failed_preview_leaves_no_run(two_product_harness: PricingHarness) -> None:
+    two_product_harness.shop.fail_always(PAGES, FailureSignal(status=401))
     with pytest.raises(PermanentError, match="The shop fails as the test asks"):
-        bench_of_two.previewed()
-    with bench_of_two.database.reading() as session:
+        two_product_harness.previewed_run()
+    with two_product_harness.database.reading() as session:
         assert list_runs(session, RuleRunFilter(), 9, 0) == []
 
 
 def test_a_preview_keeps_the_rule_version_that_was_priced(
-    bench_of_two: Bench,
+    two_product_harness: PricingHarness,
 ) -> None:
     async def change(_kind: str, _cursor: object) -> None:
         transform = {"transform": {"op": "set", "value": 1}}
         update_rule(
             rule.id,
             transform,
-            database=bench_of_two.database,
-            clock=bench_of_two.clock,
+            database=two_product_harness.database,
+            clock=two_product_harness.clock,
             actor="user:1",
         )
 
-    bench_of_two.shop = FakeShop(variant("1", "1", 1000), during_call=change)
-    rule = bench_of_two.rule()
-    run = bench_of_two.previewed(rule)
+    two_product_harness.shop = FakeShop(variant("1", "1", 1000), during_call=change)
+    rule = two_product_harness.rule()
+    run = two_product_harness.previewed_run(rule)
     assert (run.rule_version, run.rule_version_hash) == (1, rule.version_hash)
-    assert [target.after_json["unit_amount"] for target in bench_of_two.targets(run.id)] == [900]
+    assert [target.after_json["unit_amount"] for target in two_product_harness.targets(run.id)] == [
+        900
+    ]
 
 
-def test_each_preview_is_a_new_run(bench_of_two: Bench) -> None:
-    rule = bench_of_two.rule()
-    assert bench_of_two.previewed(rule).id != bench_of_two.previewed(rule).id
+def test_each_preview_is_a_new_run(two_product_harness: PricingHarness) -> None:
+    rule = two_product_harness.rule()
+    assert two_product_harness.previewed_run(rule).id != two_product_harness.previewed_run(rule).id
 
 
-async def pages(bench: Bench) -> list[list[str]]:
-    async with aclosing(read_catalogue(bench.context)) as found:
+async def pages(harness: PricingHarness) -> list[list[str]]:
+    async with aclosing(read_catalogue(harness.context)) as found:
         return [[one.variant_id for one in page.variants] async for page in found]
 
 
@@ -438,13 +447,13 @@ async def pages(bench: Bench) -> list[list[str]]:
 def test_every_page_of_the_catalogue_is_read_once(
     size: int, expected: list[list[str]], database: Database, clock: StandingClock
 ) -> None:
-    bench = Bench(database, clock, FakeShop(*shelf(3), page_size=size))
-    assert bench.loop(pages(bench)) == expected
+    harness = PricingHarness(database, clock, FakeShop(*shelf(3), page_size=size))
+    assert harness.run_async(pages(harness)) == expected
 
 
 def test_an_empty_shop_has_one_empty_page(database: Database, clock: StandingClock) -> None:
-    bench = Bench(database, clock)
-    assert bench.loop(pages(bench)) == [[]]
+    harness = PricingHarness(database, clock)
+    assert harness.run_async(pages(harness)) == [[]]
 
 
 class RepeatingCatalogue(FakeShop):
@@ -466,9 +475,9 @@ def test_an_endless_catalogue_is_refused(
     cursors: tuple[str, ...], database: Database, clock: StandingClock
 ) -> None:
     shop = RepeatingCatalogue(*cursors)
-    bench = Bench(database, clock, shop)
+    harness = PricingHarness(database, clock, shop)
     with pytest.raises(PermanentError, match="the same page of its catalogue repeatedly"):
-        bench.loop(pages(bench))
+        harness.run_async(pages(harness))
     assert len(shop.called) == max(len(cursors) - 1, 2)
 
 

@@ -24,7 +24,12 @@ from automation_pipeline.pricing.runs import (
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.pricing.bench import APPROVER, CREATOR, Bench, until_stopped
+from automation_pipeline_tests.pricing.harness import (
+    APPROVER,
+    CREATOR,
+    PricingHarness,
+    stop_during_first_write,
+)
 from automation_pipeline_tests.pricing.rows import (
     a_rule,
     a_run,
@@ -154,162 +159,170 @@ def test_one_of_several_concurrent_requests_creates_a_run(
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(1)))
+def harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(1)))
 
 
-def test_an_approval_stores_who_and_when(bench: Bench) -> None:
-    bench.guard()
-    run = bench.previewed()
-    bench.pass_minutes(1)
-    approved = bench.approve(run)
-    assert (approved.approved_by, approved.approved_at) == (APPROVER, bench.clock.now())
+def test_an_approval_stores_who_and_when(harness: PricingHarness) -> None:
+    harness.set_policy()
+    run = harness.previewed_run()
+    harness.pass_minutes(1)
+    approved = harness.approve(run)
+    assert (approved.approved_by, approved.approved_at) == (APPROVER, harness.clock.now())
 
 
-def test_a_repeated_approval_changes_nothing(bench: Bench) -> None:
-    first = bench.approve(bench.previewed())
-    bench.pass_minutes(1)
-    assert bench.approve(first) == first
+def test_a_repeated_approval_changes_nothing(harness: PricingHarness) -> None:
+    first = harness.approve(harness.previewed_run())
+    harness.pass_minutes(1)
+    assert harness.approve(first) == first
 
 
-def test_a_second_approver_is_refused(bench: Bench) -> None:
-    run = bench.approve(bench.previewed())
+def test_a_second_approver_is_refused(harness: PricingHarness) -> None:
+    run = harness.approve(harness.previewed_run())
     with pytest.raises(ConflictError, match="was approved by user:2 already"):
-        bench.approve(run, actor="user:3")
-    assert bench.run(run.id).approved_by == APPROVER
+        harness.approve(run, actor="user:3")
+    assert harness.run(run.id).approved_by == APPROVER
 
 
-def test_the_creator_cannot_approve_when_a_second_person_is_required(bench: Bench) -> None:
-    bench.guard()
+def test_the_creator_cannot_approve_when_a_second_person_is_required(
+    harness: PricingHarness,
+) -> None:
+    harness.set_policy()
     with pytest.raises(ConflictError, match="approved by a person other than its creator"):
-        bench.approve(bench.previewed(), actor=CREATOR)
+        harness.approve(harness.previewed_run(), actor=CREATOR)
 
 
-def previewed_by_another(bench: Bench) -> RuleRun:
-    return bench.previewed(actor="user:3")
+def previewed_by_another(harness: PricingHarness) -> RuleRun:
+    return harness.previewed_run(actor="user:3")
 
 
-def requested_in_dagster(bench: Bench) -> RuleRun:
-    run = bench.plan(bench.asked_for(bench.rule()))
-    bench.set_run(run.id, created_by="launchpad")
+def requested_in_dagster(harness: PricingHarness) -> RuleRun:
+    run = harness.plan(harness.request_run(harness.rule()))
+    harness.set_run(run.id, created_by="launchpad")
     return run
 
 
-def scheduled(bench: Bench) -> RuleRun:
-    return bench.plan(bench.scheduled(bench.rule()))
+def scheduled(harness: PricingHarness) -> RuleRun:
+    return harness.plan(harness.scheduled_run(harness.rule()))
 
 
 @pytest.mark.parametrize("made", [previewed_by_another, requested_in_dagster, scheduled])
 def test_the_author_of_the_rule_cannot_approve_a_run_of_another_person(
-    made: Callable[[Bench], RuleRun], bench: Bench
+    made: Callable[[PricingHarness], RuleRun], harness: PricingHarness
 ) -> None:
-    bench.guard()
-    run = made(bench)
+    harness.set_policy()
+    run = made(harness)
     with pytest.raises(
         ConflictError, match="approved by a person other than the author of its rule"
     ):
-        bench.approve(run, actor=CREATOR)
-    assert bench.run(run.id).approved_by is None
-    assert bench.approve(run).approved_by == APPROVER
+        harness.approve(run, actor=CREATOR)
+    assert harness.run(run.id).approved_by is None
+    assert harness.approve(run).approved_by == APPROVER
 
 
-def test_the_author_is_that_of_the_rule_version_of_the_run(bench: Bench) -> None:
-    bench.guard()
-    rule = bench.rule()
+def test_the_author_is_that_of_the_rule_version_of_the_run(harness: PricingHarness) -> None:
+    harness.set_policy()
+    rule = harness.rule()
     change = {"transform": {"op": "percent", "value": -20}}
-    update_rule(rule.id, change, database=bench.database, clock=bench.clock, actor=APPROVER)
-    run = bench.previewed(rule, actor="user:3")
+    update_rule(rule.id, change, database=harness.database, clock=harness.clock, actor=APPROVER)
+    run = harness.previewed_run(rule, actor="user:3")
     with pytest.raises(ConflictError, match="the author of its rule"):
-        bench.approve(run)
-    assert bench.approve(run, actor=CREATOR).approved_by == CREATOR
+        harness.approve(run)
+    assert harness.approve(run, actor=CREATOR).approved_by == CREATOR
 
 
-def test_another_person_replaces_an_approval_by_the_author_when_required(bench: Bench) -> None:
-    run = bench.approve(previewed_by_another(bench), actor=CREATOR)
-    bench.guard()
-    assert bench.approve(run).approved_by == APPROVER
+def test_another_person_replaces_an_approval_by_the_author_when_required(
+    harness: PricingHarness,
+) -> None:
+    run = harness.approve(previewed_by_another(harness), actor=CREATOR)
+    harness.set_policy()
+    assert harness.approve(run).approved_by == APPROVER
 
 
 @pytest.mark.parametrize("policy", [None, {"autoApply": True}])
 def test_the_creator_may_approve_when_no_approval_is_required(
-    policy: dict[str, object] | None, bench: Bench
+    policy: dict[str, object] | None, harness: PricingHarness
 ) -> None:
     if policy:
-        bench.guard(**policy)
-    assert bench.approve(bench.previewed(), actor=CREATOR).approved_by == CREATOR
+        harness.set_policy(**policy)
+    assert harness.approve(harness.previewed_run(), actor=CREATOR).approved_by == CREATOR
 
 
-def test_another_person_replaces_an_approval_by_the_creator_when_required(bench: Bench) -> None:
-    run = bench.approve(bench.previewed(), actor=CREATOR)
-    bench.guard()
-    assert bench.approve(run).approved_by == APPROVER
+def test_another_person_replaces_an_approval_by_the_creator_when_required(
+    harness: PricingHarness,
+) -> None:
+    run = harness.approve(harness.previewed_run(), actor=CREATOR)
+    harness.set_policy()
+    assert harness.approve(run).approved_by == APPROVER
 
 
-def test_only_a_planned_preview_can_be_approved(bench: Bench) -> None:
-    run = bench.run(bench.asked_for(bench.rule()))
+def test_only_a_planned_preview_can_be_approved(harness: PricingHarness) -> None:
+    run = harness.run(harness.request_run(harness.rule()))
     with pytest.raises(ConflictError, match="is not planned yet"):
-        bench.approve(run)
-    queued = bench.queued()
+        harness.approve(run)
+    queued = harness.queued_run()
     with pytest.raises(ConflictError, match="is QUEUED: only a preview can be approved"):
-        bench.approve(queued)
-    cancelled = bench.previewed()
-    bench.set_run(cancelled.id, cancel_requested_at=bench.clock.now())
+        harness.approve(queued)
+    cancelled = harness.previewed_run()
+    harness.set_run(cancelled.id, cancel_requested_at=harness.clock.now())
     with pytest.raises(ConflictError, match="was cancelled"):
-        bench.approve(cancelled)
+        harness.approve(cancelled)
     with pytest.raises(NotFoundError, match="Rule run 99 not found"):
-        approve_run(99, database=bench.database, clock=bench.clock, actor="user:2")
+        approve_run(99, database=harness.database, clock=harness.clock, actor="user:2")
 
 
 @pytest.fixture
-def bench_of_two(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(2, 2)))
+def two_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(2, 2)))
 
 
-def prices(bench_of_two: Bench, run: RuleRun) -> list[tuple[object, ...]]:
+def prices(harness: PricingHarness, run: RuleRun) -> list[tuple[object, ...]]:
     return [
-        (row.id, row.variant_id, row.before_json, row.after_json)
-        for row in bench_of_two.targets(run.id)
+        (row.id, row.variant_id, row.before_json, row.after_json) for row in harness.targets(run.id)
     ]
 
 
-def rule_of(bench_of_two: Bench, run: RuleRun) -> PricingRule:
-    with bench_of_two.database.reading() as session:
+def rule_of(harness: PricingHarness, run: RuleRun) -> PricingRule:
+    with harness.database.reading() as session:
         return get_rule(session, run.rule_id)
 
 
-def change(bench_of_two: Bench, run: RuleRun, **fields: object) -> None:
+def change(harness: PricingHarness, run: RuleRun, **fields: object) -> None:
     update_rule(
         run.rule_id,
         fields,
-        database=bench_of_two.database,
-        clock=bench_of_two.clock,
+        database=harness.database,
+        clock=harness.clock,
         actor="user:1",
     )
 
 
-def test_a_queued_run_has_the_previewed_targets(bench_of_two: Bench) -> None:
-    run = bench_of_two.previewed()
-    seen = prices(bench_of_two, run)
-    change(bench_of_two, run, name="Another name")
-    bench_of_two.shop.edit("101", amount=1)
-    queued = bench_of_two.queue(run, actor="user:3")
-    assert prices(bench_of_two, queued) == seen
+def test_a_queued_run_has_the_previewed_targets(two_product_harness: PricingHarness) -> None:
+    run = two_product_harness.previewed_run()
+    seen = prices(two_product_harness, run)
+    change(two_product_harness, run, name="Another name")
+    two_product_harness.shop.edit("101", amount=1)
+    queued = two_product_harness.queue(run, actor="user:3")
+    assert prices(two_product_harness, queued) == seen
     assert (queued.status, queued.queued_at, queued.targets.queued) == (
         PricingRunState.QUEUED,
-        bench_of_two.clock.now(),
+        two_product_harness.clock.now(),
         4,
     )
-    assert bench_of_two.run_row(run.id).queued_by == "user:3"
+    assert two_product_harness.run_row(run.id).queued_by == "user:3"
 
 
-def test_queueing_logs_transitions_and_requests_a_worker(bench_of_two: Bench) -> None:
-    run = bench_of_two.queued()
-    assert bench_of_two.moves("rule run", run.id) == [("PREVIEW", "QUEUED")]
-    assert [bench_of_two.moves("rule target", row.id) for row in bench_of_two.targets(run.id)] == [
-        [("PREVIEW", "QUEUED")]
-    ] * 4
-    assert bench_of_two.requests() == [(f"rule-run-{run.id}-1", {"run_id": run.id})]
-    (event,) = bench_of_two.events("rule.apply.queued")
+def test_queueing_logs_transitions_and_requests_a_worker(
+    two_product_harness: PricingHarness,
+) -> None:
+    run = two_product_harness.queued_run()
+    assert two_product_harness.transitions("rule run", run.id) == [("PREVIEW", "QUEUED")]
+    assert [
+        two_product_harness.transitions("rule target", row.id)
+        for row in two_product_harness.targets(run.id)
+    ] == [[("PREVIEW", "QUEUED")]] * 4
+    assert two_product_harness.requests() == [(f"rule-run-{run.id}-1", {"run_id": run.id})]
+    (event,) = two_product_harness.events("rule.apply.queued")
     assert event.correlation_id == f"rule-run-{run.id}"
     assert event.payload == {
         "runId": str(run.id),
@@ -321,79 +334,77 @@ def test_queueing_logs_transitions_and_requests_a_worker(bench_of_two: Bench) ->
 
 
 def test_queueing_clears_the_request(
-    bench_of_two: Bench,
+    two_product_harness: PricingHarness,
 ) -> None:
-    run = bench_of_two.plan(bench_of_two.asked_for(bench_of_two.rule()))
-    assert bench_of_two.queue(run).wish is None
+    run = two_product_harness.plan(two_product_harness.request_run(two_product_harness.rule()))
+    assert two_product_harness.queue(run).wish is None
 
 
-def disable(bench_of_two: Bench, run: RuleRun) -> None:
-    change(bench_of_two, run, enabled=False)
+def disable(harness: PricingHarness, run: RuleRun) -> None:
+    change(harness, run, enabled=False)
 
 
-def delete(bench_of_two: Bench, run: RuleRun) -> None:
-    delete_rule(
-        run.rule_id, database=bench_of_two.database, clock=bench_of_two.clock, actor="user:1"
-    )
+def delete(harness: PricingHarness, run: RuleRun) -> None:
+    delete_rule(run.rule_id, database=harness.database, clock=harness.clock, actor="user:1")
 
 
-def reprice(bench_of_two: Bench, run: RuleRun) -> None:
-    change(bench_of_two, run, transform={"op": "percent", "value": -20})
+def reprice(harness: PricingHarness, run: RuleRun) -> None:
+    change(harness, run, transform={"op": "percent", "value": -20})
 
 
-def make_preview_stale(bench_of_two: Bench, _run: RuleRun) -> None:
-    bench_of_two.clock.pass_time(timedelta(minutes=15, microseconds=1))
+def make_preview_stale(harness: PricingHarness, _run: RuleRun) -> None:
+    harness.clock.pass_time(timedelta(minutes=15, microseconds=1))
 
 
-def require_approval(bench_of_two: Bench, _run: RuleRun) -> None:
-    bench_of_two.guard()
+def require_approval(harness: PricingHarness, _run: RuleRun) -> None:
+    harness.set_policy()
 
 
-def approve_as_creator_then_require_approval(bench_of_two: Bench, run: RuleRun) -> None:
-    bench_of_two.approve(run, actor=CREATOR)
-    bench_of_two.guard()
+def approve_as_creator_then_require_approval(harness: PricingHarness, run: RuleRun) -> None:
+    harness.approve(run, actor=CREATOR)
+    harness.set_policy()
 
 
-def approve_as_author_then_require_approval(bench_of_two: Bench, run: RuleRun) -> None:
+def approve_as_author_then_require_approval(harness: PricingHarness, run: RuleRun) -> None:
     """The author of the rule approved a scheduled run before the project required an approval."""
-    bench_of_two.set_run(run.id, created_by="schedule")
-    approve_as_creator_then_require_approval(bench_of_two, run)
+    harness.set_run(run.id, created_by="schedule")
+    approve_as_creator_then_require_approval(harness, run)
 
 
-def queue(bench_of_two: Bench, run: RuleRun) -> None:
-    bench_of_two.queue(run)
+def queue(harness: PricingHarness, run: RuleRun) -> None:
+    harness.queue(run)
 
 
-def cancel(bench_of_two: Bench, run: RuleRun) -> None:
-    bench_of_two.set_run(run.id, cancel_requested_at=bench_of_two.clock.now())
+def cancel(harness: PricingHarness, run: RuleRun) -> None:
+    harness.set_run(run.id, cancel_requested_at=harness.clock.now())
 
 
-def remove_plan(bench_of_two: Bench, run: RuleRun) -> None:
-    bench_of_two.set_run(run.id, previewed_at=None)
+def remove_plan(harness: PricingHarness, run: RuleRun) -> None:
+    harness.set_run(run.id, previewed_at=None)
 
 
-def queue_another(bench_of_two: Bench, run: RuleRun) -> None:
-    other = bench_of_two.previewed(rule_of(bench_of_two, run))
-    bench_of_two.queue(other)
+def queue_another(harness: PricingHarness, run: RuleRun) -> None:
+    other = harness.previewed_run(rule_of(harness, run))
+    harness.queue(other)
 
 
-def apply_another(bench_of_two: Bench, run: RuleRun) -> None:
+def apply_another(harness: PricingHarness, run: RuleRun) -> None:
     """Apply another run of the rule a minute ago, with a cooldown of an hour."""
-    change(bench_of_two, run, cooldownMinutes=60)
-    now = bench_of_two.clock.now() - timedelta(minutes=1)
-    other = bench_of_two.previewed(rule_of(bench_of_two, run))
+    change(harness, run, cooldownMinutes=60)
+    now = harness.clock.now() - timedelta(minutes=1)
+    other = harness.previewed_run(rule_of(harness, run))
     times = dict.fromkeys(("queued_at", "started_at", "finished_at"), now)
-    bench_of_two.set_run(other.id, status="APPLIED", **times)
+    harness.set_run(other.id, status="APPLIED", **times)
 
 
-def end_its_promotion(bench_of_two: Bench, run: RuleRun) -> None:
-    change(bench_of_two, run, endsAt=iso(bench_of_two.clock.now()))
+def end_its_promotion(harness: PricingHarness, run: RuleRun) -> None:
+    change(harness, run, endsAt=iso(harness.clock.now()))
 
 
-def request_a_retry_of_another(bench_of_two: Bench, run: RuleRun) -> None:
-    other = bench_of_two.previewed(rule_of(bench_of_two, run))
-    times = dict.fromkeys(("queued_at", "started_at", "finished_at"), bench_of_two.clock.now())
-    bench_of_two.set_run(other.id, status="PARTIAL", wish="retry", **times)
+def request_a_retry_of_another(harness: PricingHarness, run: RuleRun) -> None:
+    other = harness.previewed_run(rule_of(harness, run))
+    times = dict.fromkeys(("queued_at", "started_at", "finished_at"), harness.clock.now())
+    harness.set_run(other.id, status="PARTIAL", wish="retry", **times)
 
 
 @pytest.mark.parametrize(
@@ -428,95 +439,114 @@ def request_a_retry_of_another(bench_of_two: Bench, run: RuleRun) -> None:
     ],
 )
 def test_a_run_that_cannot_be_queued_names_the_reason_and_stays_unchanged(
-    obstacle: Callable[[Bench, RuleRun], None], words: str, bench_of_two: Bench
+    obstacle: Callable[[PricingHarness, RuleRun], None],
+    words: str,
+    two_product_harness: PricingHarness,
 ) -> None:
-    run = bench_of_two.previewed()
-    obstacle(bench_of_two, run)
+    run = two_product_harness.previewed_run()
+    obstacle(two_product_harness, run)
     before = (
-        bench_of_two.run(run.id),
-        bench_of_two.statuses(run.id),
-        bench_of_two.requests(),
-        bench_of_two.events(),
+        two_product_harness.run(run.id),
+        two_product_harness.statuses(run.id),
+        two_product_harness.requests(),
+        two_product_harness.events(),
     )
     with pytest.raises(ConflictError, match=words):
-        bench_of_two.queue(run)
+        two_product_harness.queue(run)
     assert (
-        bench_of_two.run(run.id),
-        bench_of_two.statuses(run.id),
-        bench_of_two.requests(),
-        bench_of_two.events(),
+        two_product_harness.run(run.id),
+        two_product_harness.statuses(run.id),
+        two_product_harness.requests(),
+        two_product_harness.events(),
     ) == before
 
 
-def test_a_preview_of_exactly_fifteen_minutes_can_be_queued(bench_of_two: Bench) -> None:
-    run = bench_of_two.previewed()
-    bench_of_two.pass_minutes(15)
-    assert bench_of_two.queue(run).status is PricingRunState.QUEUED
+def test_a_preview_of_exactly_fifteen_minutes_can_be_queued(
+    two_product_harness: PricingHarness,
+) -> None:
+    run = two_product_harness.previewed_run()
+    two_product_harness.pass_minutes(15)
+    assert two_product_harness.queue(run).status is PricingRunState.QUEUED
 
 
-def test_a_run_approved_by_a_second_person_can_be_queued(bench_of_two: Bench) -> None:
-    bench_of_two.guard()
-    run = bench_of_two.approve(bench_of_two.previewed())
-    assert bench_of_two.queue(run).approved_by == APPROVER
+def test_a_run_approved_by_a_second_person_can_be_queued(
+    two_product_harness: PricingHarness,
+) -> None:
+    two_product_harness.set_policy()
+    run = two_product_harness.approve(two_product_harness.previewed_run())
+    assert two_product_harness.queue(run).approved_by == APPROVER
 
 
-def test_a_project_with_auto_apply_needs_no_approval(bench_of_two: Bench) -> None:
-    bench_of_two.guard(autoApply=True)
-    assert bench_of_two.queued().status is PricingRunState.QUEUED
+def test_a_project_with_auto_apply_needs_no_approval(two_product_harness: PricingHarness) -> None:
+    two_product_harness.set_policy(autoApply=True)
+    assert two_product_harness.queued_run().status is PricingRunState.QUEUED
 
 
-def test_force_skips_only_the_cooldown(bench_of_two: Bench) -> None:
-    run = bench_of_two.previewed()
-    apply_another(bench_of_two, run)
-    disable(bench_of_two, run)
+def test_force_skips_only_the_cooldown(two_product_harness: PricingHarness) -> None:
+    run = two_product_harness.previewed_run()
+    apply_another(two_product_harness, run)
+    disable(two_product_harness, run)
     with pytest.raises(ConflictError, match="is disabled"):
-        bench_of_two.queue(run, force=True)
-    change(bench_of_two, run, enabled=True)
-    assert bench_of_two.queue(run, force=True).status is PricingRunState.QUEUED
+        two_product_harness.queue(run, force=True)
+    change(two_product_harness, run, enabled=True)
+    assert two_product_harness.queue(run, force=True).status is PricingRunState.QUEUED
 
 
-def test_a_forced_request_skips_the_cooldown(bench_of_two: Bench) -> None:
-    rule = bench_of_two.rule(cooldownMinutes=60)
-    other = bench_of_two.previewed(rule)
-    times = dict.fromkeys(("queued_at", "started_at", "finished_at"), bench_of_two.clock.now())
-    bench_of_two.set_run(other.id, status="APPLIED", **times)
-    run = bench_of_two.plan(bench_of_two.asked_for(rule, force=True))
-    assert bench_of_two.queue(run).status is PricingRunState.QUEUED
+def test_a_forced_request_skips_the_cooldown(two_product_harness: PricingHarness) -> None:
+    rule = two_product_harness.rule(cooldownMinutes=60)
+    other = two_product_harness.previewed_run(rule)
+    times = dict.fromkeys(
+        ("queued_at", "started_at", "finished_at"), two_product_harness.clock.now()
+    )
+    two_product_harness.set_run(other.id, status="APPLIED", **times)
+    run = two_product_harness.plan(two_product_harness.request_run(rule, force=True))
+    assert two_product_harness.queue(run).status is PricingRunState.QUEUED
 
 
-def test_a_repair_can_be_queued_after_a_change_of_the_rule(bench_of_two: Bench) -> None:
-    run = bench_of_two.previewed()
-    bench_of_two.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
-    reprice(bench_of_two, run)
-    assert bench_of_two.queue(run).status is PricingRunState.QUEUED
+def test_a_repair_can_be_queued_after_a_change_of_the_rule(
+    two_product_harness: PricingHarness,
+) -> None:
+    run = two_product_harness.previewed_run()
+    two_product_harness.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
+    reprice(two_product_harness, run)
+    assert two_product_harness.queue(run).status is PricingRunState.QUEUED
 
 
-def test_a_repair_can_be_queued_after_the_end_of_the_promotion(bench_of_two: Bench) -> None:
-    run = bench_of_two.previewed()
-    bench_of_two.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
-    end_its_promotion(bench_of_two, run)
-    assert bench_of_two.queue(run).status is PricingRunState.QUEUED
+def test_a_repair_can_be_queued_after_the_end_of_the_promotion(
+    two_product_harness: PricingHarness,
+) -> None:
+    run = two_product_harness.previewed_run()
+    two_product_harness.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
+    end_its_promotion(two_product_harness, run)
+    assert two_product_harness.queue(run).status is PricingRunState.QUEUED
 
 
-def test_a_repair_also_becomes_stale(bench_of_two: Bench) -> None:
-    run = bench_of_two.previewed()
-    bench_of_two.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
-    make_preview_stale(bench_of_two, run)
+def test_a_repair_also_becomes_stale(two_product_harness: PricingHarness) -> None:
+    run = two_product_harness.previewed_run()
+    two_product_harness.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
+    make_preview_stale(two_product_harness, run)
     with pytest.raises(ConflictError, match="older than 15 minutes"):
-        bench_of_two.queue(run)
+        two_product_harness.queue(run)
 
 
-def test_only_a_scheduled_run_may_have_no_targets(bench_of_two: Bench) -> None:
-    rule = bench_of_two.rule(selector={"sku": "nowhere"})
+def test_only_a_scheduled_run_may_have_no_targets(two_product_harness: PricingHarness) -> None:
+    rule = two_product_harness.rule(selector={"sku": "nowhere"})
     with pytest.raises(InvalidInputError, match="nothing to apply: no price would change"):
-        bench_of_two.queued(rule)
-    empty = bench_of_two.plan(bench_of_two.asked_for(rule, trigger=RuleTrigger.SCHEDULE))
-    assert bench_of_two.queue(empty).status is PricingRunState.QUEUED
+        two_product_harness.queued_run(rule)
+    empty = two_product_harness.plan(
+        two_product_harness.request_run(rule, trigger=RuleTrigger.SCHEDULE)
+    )
+    assert two_product_harness.queue(empty).status is PricingRunState.QUEUED
 
 
-def test_an_unknown_run_is_not_found(bench_of_two: Bench) -> None:
+def test_an_unknown_run_is_not_found(two_product_harness: PricingHarness) -> None:
     with pytest.raises(NotFoundError, match="Rule run 99 not found"):
-        queue_run(99, database=bench_of_two.database, clock=bench_of_two.clock, actor="user:1")
+        queue_run(
+            99,
+            database=two_product_harness.database,
+            clock=two_product_harness.clock,
+            actor="user:1",
+        )
 
 
 def outcome(run_id: int, database: Database, clock: Clock) -> str:
@@ -526,16 +556,21 @@ def outcome(run_id: int, database: Database, clock: Clock) -> str:
         return str(refusal)
 
 
-def test_one_of_many_concurrent_calls_queues_the_preview(bench_of_two: Bench) -> None:
-    run = bench_of_two.previewed()
+def test_one_of_many_concurrent_calls_queues_the_preview(
+    two_product_harness: PricingHarness,
+) -> None:
+    run = two_product_harness.previewed_run()
     with ThreadPoolExecutor(4) as pool:
         result = list(
-            pool.map(lambda _: outcome(run.id, bench_of_two.database, bench_of_two.clock), range(4))
+            pool.map(
+                lambda _: outcome(run.id, two_product_harness.database, two_product_harness.clock),
+                range(4),
+            )
         )
     refusal = f"Rule run {run.id} is QUEUED: only a preview can be approved or queued."
     assert sorted(result) == sorted(["QUEUED", *[refusal] * 3])
-    assert bench_of_two.moves("rule run", run.id) == [("PREVIEW", "QUEUED")]
-    assert len(bench_of_two.requests()) == 1
+    assert two_product_harness.transitions("rule run", run.id) == [("PREVIEW", "QUEUED")]
+    assert len(two_product_harness.requests()) == 1
 
 
 def queue_in_process(url: str, run_id: int, clock: StandingClock) -> str:
@@ -547,18 +582,18 @@ def queue_in_process(url: str, run_id: int, clock: StandingClock) -> str:
 
 
 def test_one_of_several_concurrently_queued_previews_of_a_rule_is_queued(
-    bench_of_two: Bench, database_url: str
+    two_product_harness: PricingHarness, database_url: str
 ) -> None:
-    rule = bench_of_two.rule()
-    runs = [bench_of_two.previewed(rule) for _ in range(CREW)]
+    rule = two_product_harness.rule()
+    runs = [two_product_harness.previewed_run(rule) for _ in range(CREW)]
     result = at_once(
-        queue_in_process, *((database_url, run.id, bench_of_two.clock) for run in runs)
+        queue_in_process, *((database_url, run.id, two_product_harness.clock) for run in runs)
     )
     refusal = f"Another run of rule {rule.id} is queued or being applied."
     assert sorted(result) == sorted(["QUEUED", *[refusal] * (CREW - 1)])
-    assert sorted(bench_of_two.run(run.id).status for run in runs) == ["PREVIEW"] * (CREW - 1) + [
-        "QUEUED"
-    ]
+    assert sorted(two_product_harness.run(run.id).status for run in runs) == ["PREVIEW"] * (
+        CREW - 1
+    ) + ["QUEUED"]
 
 
 # A call that never reached the shop is known to have written nothing.
@@ -566,43 +601,39 @@ UNREACHED, GONE = FailureSignal(code="ECONNREFUSED"), FailureSignal(status=404)
 
 
 @pytest.fixture
-def bench_of_three(database: Database, clock: StandingClock) -> Bench:
-    return Bench(
+def three_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(
         database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0, "calls_at_once": 1}
     )
 
 
-def cancel_run_by(bench_of_three: Bench, run: RuleRun, actor: str = "user:7") -> RuleRun:
-    return cancel_run(
-        run.id, database=bench_of_three.database, clock=bench_of_three.clock, actor=actor
-    )
+def cancel_run_by(harness: PricingHarness, run: RuleRun, actor: str = "user:7") -> RuleRun:
+    return cancel_run(run.id, database=harness.database, clock=harness.clock, actor=actor)
 
 
-def retry(bench_of_three: Bench, run: RuleRun) -> RuleRun:
-    return retry_run(
-        run.id, database=bench_of_three.database, clock=bench_of_three.clock, actor="user:7"
-    )
+def retry(harness: PricingHarness, run: RuleRun) -> RuleRun:
+    return retry_run(run.id, database=harness.database, clock=harness.clock, actor="user:7")
 
 
-def sweep(bench_of_three: Bench) -> None:
-    sweep_rule_runs(database=bench_of_three.database, clock=bench_of_three.clock)
+def sweep(harness: PricingHarness) -> None:
+    sweep_rule_runs(database=harness.database, clock=harness.clock)
 
 
-def kinds(bench_of_three: Bench, run: RuleRun) -> dict[str, str | None]:
-    return {str(target.variant_id): target.error_type for target in bench_of_three.targets(run.id)}
+def kinds(harness: PricingHarness, run: RuleRun) -> dict[str, str | None]:
+    return {str(target.variant_id): target.error_type for target in harness.targets(run.id)}
 
 
-def run_with_one_waiting_target(bench_of_three: Bench) -> RuleRun:
+def run_with_one_waiting_target(harness: PricingHarness) -> RuleRun:
     """A run with two applied targets and one that waits for its next attempt."""
-    run = bench_of_three.queued()
-    bench_of_three.shop.fail_once("2", UNREACHED)
-    return bench_of_three.work(run)
+    run = harness.queued_run()
+    harness.shop.fail_once("2", UNREACHED)
+    return harness.work(run)
 
 
-def test_cancelling_a_queued_run_ends_it_at_once(bench_of_three: Bench) -> None:
-    run = bench_of_three.queued()
-    bench_of_three.shop.called.clear()
-    ended = cancel_run_by(bench_of_three, run)
+def test_cancelling_a_queued_run_ends_it_at_once(three_product_harness: PricingHarness) -> None:
+    run = three_product_harness.queued_run()
+    three_product_harness.shop.called.clear()
+    ended = cancel_run_by(three_product_harness, run)
     assert (ended.status, ended.targets.failed, ended.targets.cancelled, ended.success_rate) == (
         "FAILED",
         3,
@@ -610,22 +641,25 @@ def test_cancelling_a_queued_run_ends_it_at_once(bench_of_three: Bench) -> None:
         None,
     )
     assert ended.error_message == "; ".join(["The run was cancelled before the attempt"] * 3)
-    assert set(kinds(bench_of_three, run).values()) == {"cancelled"}
-    assert bench_of_three.moves("rule run", run.id)[1:] == [
+    assert set(kinds(three_product_harness, run).values()) == {"cancelled"}
+    assert three_product_harness.transitions("rule run", run.id)[1:] == [
         ("QUEUED", "APPLYING"),
         ("APPLYING", "FAILED"),
     ]
-    first = bench_of_three.targets(run.id)[0]
-    assert bench_of_three.moves("rule target", first.id)[1:] == [
+    first = three_product_harness.targets(run.id)[0]
+    assert three_product_harness.transitions("rule target", first.id)[1:] == [
         ("QUEUED", "APPLYING"),
         ("APPLYING", "FAILED"),
     ]
-    assert (bench_of_three.work(run).status, bench_of_three.shop.called) == ("FAILED", [])
-    [events] = bench_of_three.events("rule.run.ended")
+    assert (three_product_harness.work(run).status, three_product_harness.shop.called) == (
+        "FAILED",
+        [],
+    )
+    [events] = three_product_harness.events("rule.run.ended")
     assert (events.payload["cancelledCount"], events.payload["successRate"]) == (3, None)
     assert (
-        bench_of_three.run_row(run.id).cancelled_by,
-        bench_of_three.run_row(run.id).lease_owner,
+        three_product_harness.run_row(run.id).cancelled_by,
+        three_product_harness.run_row(run.id).lease_owner,
     ) == (
         "user:7",
         None,
@@ -633,46 +667,50 @@ def test_cancelling_a_queued_run_ends_it_at_once(bench_of_three: Bench) -> None:
 
 
 def test_a_cancelled_run_stops_before_its_next_call(
-    bench_of_three: Bench, monkeypatch: pytest.MonkeyPatch
+    three_product_harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = bench_of_three.queued()
+    run = three_product_harness.queued_run()
     messages: list[RuleRun] = []
-    until_stopped(
-        bench_of_three, lambda: messages.append(cancel_run_by(bench_of_three, run)), monkeypatch
+    stop_during_first_write(
+        three_product_harness,
+        lambda: messages.append(cancel_run_by(three_product_harness, run)),
+        monkeypatch,
     )
-    ended = bench_of_three.work(run)
+    ended = three_product_harness.work(run)
     assert [one.status for one in messages] == ["APPLYING"]
     assert (ended.status, ended.targets.applied, ended.targets.cancelled) == ("PARTIAL", 1, 2)
-    assert (ended.success_rate, bench_of_three.shop.times("write")) == (1.0, 1)
-    assert bench_of_three.shop.amounts() == {"101": 900, "201": 1000, "301": 1000}
-    left = bench_of_three.targets(run.id)[1]
+    assert (ended.success_rate, three_product_harness.shop.times("write")) == (1.0, 1)
+    assert three_product_harness.shop.amounts() == {"101": 900, "201": 1000, "301": 1000}
+    left = three_product_harness.targets(run.id)[1]
     back_and_forth = [
         ("QUEUED", "APPLYING"),
         ("APPLYING", "QUEUED"),
         ("QUEUED", "APPLYING"),
         ("APPLYING", "FAILED"),
     ]
-    assert bench_of_three.moves("rule target", left.id)[1:] == back_and_forth
+    assert three_product_harness.transitions("rule target", left.id)[1:] == back_and_forth
     assert (left.attempts, left.is_writing, left.outcome_unknown) == (0, False, False)
 
 
-def test_a_cancel_keeps_applied_targets_and_cancels_waiting_ones(bench_of_three: Bench) -> None:
-    run = run_with_one_waiting_target(bench_of_three)
-    ended = cancel_run_by(bench_of_three, run)
+def test_a_cancel_keeps_applied_targets_and_cancels_waiting_ones(
+    three_product_harness: PricingHarness,
+) -> None:
+    run = run_with_one_waiting_target(three_product_harness)
+    ended = cancel_run_by(three_product_harness, run)
     assert (ended.status, ended.targets.applied, ended.targets.cancelled) == ("PARTIAL", 2, 1)
     assert (ended.success_rate, ended.resume_at, ended.finished_at is not None) == (1.0, None, True)
-    assert bench_of_three.shop.amounts() == {"101": 900, "201": 1000, "301": 900}
-    assert {check.name for check in bench_of_three.checks(run.id)} == {"5m", "1h"}
+    assert three_product_harness.shop.amounts() == {"101": 900, "201": 1000, "301": 900}
+    assert {check.name for check in three_product_harness.checks(run.id)} == {"5m", "1h"}
 
 
 def test_real_failures_are_shown_before_cancelled_targets(
-    bench_of_three: Bench,
+    three_product_harness: PricingHarness,
 ) -> None:
-    run = bench_of_three.queued()
-    bench_of_three.shop.fail_once("2", UNREACHED)
-    bench_of_three.shop.fail_always("3", GONE)
-    bench_of_three.work(run)
-    ended = cancel_run_by(bench_of_three, run)
+    run = three_product_harness.queued_run()
+    three_product_harness.shop.fail_once("2", UNREACHED)
+    three_product_harness.shop.fail_always("3", GONE)
+    three_product_harness.work(run)
+    ended = cancel_run_by(three_product_harness, run)
     assert (ended.targets.applied, ended.targets.failed, ended.targets.cancelled) == (1, 2, 1)
     assert ended.success_rate == 0.5
     assert str(ended.error_message).startswith("The shop fails as the test asks (write)")
@@ -682,88 +720,106 @@ def test_real_failures_are_shown_before_cancelled_targets(
     ("price", "state", "kind"), [(1000, "FAILED", "cancelled"), (900, "APPLIED", None)]
 )
 def test_targets_of_a_lost_worker_are_read_before_they_are_cancelled(
-    price: int, state: str, kind: str | None, bench_of_three: Bench
+    price: int, state: str, kind: str | None, three_product_harness: PricingHarness
 ) -> None:
-    run = run_with_one_waiting_target(bench_of_three)
-    [waiting] = [target for target in bench_of_three.targets(run.id) if target.status == "QUEUED"]
-    bench_of_three.set_target(waiting.id, status="APPLYING", is_writing=True)
-    bench_of_three.shop.edit("201", amount=price)
-    bench_of_three.shop.called.clear()
-    requested = len(bench_of_three.requests())
-    assert (cancel_run_by(bench_of_three, run).status, len(bench_of_three.requests())) == (
+    run = run_with_one_waiting_target(three_product_harness)
+    [waiting] = [
+        target for target in three_product_harness.targets(run.id) if target.status == "QUEUED"
+    ]
+    three_product_harness.set_target(waiting.id, status="APPLYING", is_writing=True)
+    three_product_harness.shop.edit("201", amount=price)
+    three_product_harness.shop.called.clear()
+    requested = len(three_product_harness.requests())
+    assert (
+        cancel_run_by(three_product_harness, run).status,
+        len(three_product_harness.requests()),
+    ) == (
         "APPLYING",
         requested + 1,
     )
-    ended = bench_of_three.work(run)
-    found = bench_of_three.targets(run.id)[1]
+    ended = three_product_harness.work(run)
+    found = three_product_harness.targets(run.id)[1]
     assert (found.status, found.error_type, found.outcome_unknown, found.is_writing) == (
         state,
         kind,
         False,
         False,
     )
-    assert (ended.finished_at is not None, bench_of_three.shop.times("write")) == (True, 0)
-    assert len(bench_of_three.changes(run.id)) == ended.targets.applied
+    assert (ended.finished_at is not None, three_product_harness.shop.times("write")) == (True, 0)
+    assert len(three_product_harness.changes(run.id)) == ended.targets.applied
 
 
 def test_a_target_with_a_lost_answer_is_not_cancelled_as_untried(
-    bench_of_three: Bench,
+    three_product_harness: PricingHarness,
 ) -> None:
-    run = bench_of_three.queued()
-    bench_of_three.shop.lose_answer_once("2")
-    assert bench_of_three.work(run).status == "APPLYING"
-    assert cancel_run_by(bench_of_three, run).status == "APPLYING"
-    ended = bench_of_three.work(run)
-    assert (ended.status, ended.targets.applied, bench_of_three.shop.times_written("201")) == (
+    run = three_product_harness.queued_run()
+    three_product_harness.shop.lose_answer_once("2")
+    assert three_product_harness.work(run).status == "APPLYING"
+    assert cancel_run_by(three_product_harness, run).status == "APPLYING"
+    ended = three_product_harness.work(run)
+    assert (
+        ended.status,
+        ended.targets.applied,
+        three_product_harness.shop.times_written("201"),
+    ) == (
         "APPLIED",
         3,
         1,
     )
 
 
-def test_a_second_cancellation_changes_nothing(bench_of_three: Bench) -> None:
-    run = bench_of_three.queued()
-    bench_of_three.hold_again(run.id)
-    first = cancel_run_by(bench_of_three, run, "user:7")
-    bench_of_three.pass_minutes(1)
-    again = cancel_run_by(bench_of_three, run, "user:8")
+def test_a_second_cancellation_changes_nothing(three_product_harness: PricingHarness) -> None:
+    run = three_product_harness.queued_run()
+    three_product_harness.renew_claim(run.id)
+    first = cancel_run_by(three_product_harness, run, "user:7")
+    three_product_harness.pass_minutes(1)
+    again = cancel_run_by(three_product_harness, run, "user:8")
     assert (again.status, again.cancel_requested_at) == ("QUEUED", first.cancel_requested_at)
-    assert bench_of_three.run_row(run.id).cancelled_by == "user:7"
-    bench_of_three.expire_hold(run.id)
-    assert cancel_run_by(bench_of_three, run, "user:9").status == "FAILED"
+    assert three_product_harness.run_row(run.id).cancelled_by == "user:7"
+    three_product_harness.expire_claim(run.id)
+    assert cancel_run_by(three_product_harness, run, "user:9").status == "FAILED"
 
 
-def test_a_cancelled_request_is_not_planned(bench_of_three: Bench) -> None:
-    requested = bench_of_three.asked_for(bench_of_three.rule())
+def test_a_cancelled_request_is_not_planned(three_product_harness: PricingHarness) -> None:
+    requested = three_product_harness.request_run(three_product_harness.rule())
     for _ in range(2):
-        cancelled = cancel_run_by(bench_of_three, bench_of_three.run(requested))
+        cancelled = cancel_run_by(three_product_harness, three_product_harness.run(requested))
         assert (cancelled.status, cancelled.wish) == ("PREVIEW", None)
-    assert (bench_of_three.work_id(requested).status, bench_of_three.shop.called) == ("PREVIEW", [])
+    assert (three_product_harness.work_id(requested).status, three_product_harness.shop.called) == (
+        "PREVIEW",
+        [],
+    )
     with pytest.raises(ConflictError, match="was cancelled"):
-        bench_of_three.queue(bench_of_three.run(requested))
+        three_product_harness.queue(three_product_harness.run(requested))
 
 
 def test_a_cancelled_retry_may_be_requested_again(
-    bench_of_three: Bench,
+    three_product_harness: PricingHarness,
 ) -> None:
-    run = run_with_one_waiting_target(bench_of_three)
-    cancel_run_by(bench_of_three, run)
-    retry(bench_of_three, run)
-    cancelled = cancel_run_by(bench_of_three, run)
+    run = run_with_one_waiting_target(three_product_harness)
+    cancel_run_by(three_product_harness, run)
+    retry(three_product_harness, run)
+    cancelled = cancel_run_by(three_product_harness, run)
     assert (cancelled.status, cancelled.wish) == ("PARTIAL", None)
-    assert [target.is_wished for target in bench_of_three.targets(run.id)] == [False] * 3
-    bench_of_three.shop.called.clear()
-    assert (bench_of_three.work(run).status, bench_of_three.shop.called) == ("PARTIAL", [])
-    retry(bench_of_three, run)
-    assert bench_of_three.work(run).status == "APPLIED"
+    assert [target.is_wished for target in three_product_harness.targets(run.id)] == [False] * 3
+    three_product_harness.shop.called.clear()
+    assert (three_product_harness.work(run).status, three_product_harness.shop.called) == (
+        "PARTIAL",
+        [],
+    )
+    retry(three_product_harness, run)
+    assert three_product_harness.work(run).status == "APPLIED"
 
 
 def test_cancelling_a_rollback_frees_the_variants_of_its_lost_worker(
-    bench_of_three: Bench, monkeypatch: pytest.MonkeyPatch
+    three_product_harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = bench_of_three.work(bench_of_three.queued())
+    run = three_product_harness.work(three_product_harness.queued_run())
     roll_back_run(
-        run.id, database=bench_of_three.database, clock=bench_of_three.clock, actor="user:7"
+        run.id,
+        database=three_product_harness.database,
+        clock=three_product_harness.clock,
+        actor="user:7",
     )
 
     class LostError(Exception):
@@ -775,40 +831,47 @@ def test_cancelling_a_rollback_frees_the_variants_of_its_lost_worker(
     with monkeypatch.context() as patch:
         patch.setattr(worker, "save_rollback_outcomes", raise_lost)
         with pytest.raises(LostError):
-            bench_of_three.work(run)
-    bench_of_three.hold_again(run.id)
-    assert cancel_run_by(bench_of_three, run).wish is None
-    other = bench_of_three.queued(bench_of_three.rule(name="Other", onDrift="overwrite"))
-    sweep(bench_of_three)
-    assert bench_of_three.work(other).status == "APPLYING"
-    bench_of_three.expire_hold(run.id)
-    sweep(bench_of_three)
-    bench_of_three.make_due(other.id)
-    assert bench_of_three.work(other).status == "APPLIED"
+            three_product_harness.work(run)
+    three_product_harness.renew_claim(run.id)
+    assert cancel_run_by(three_product_harness, run).wish is None
+    other = three_product_harness.queued_run(
+        three_product_harness.rule(name="Other", onDrift="overwrite")
+    )
+    sweep(three_product_harness)
+    assert three_product_harness.work(other).status == "APPLYING"
+    three_product_harness.expire_claim(run.id)
+    sweep(three_product_harness)
+    three_product_harness.make_due(other.id)
+    assert three_product_harness.work(other).status == "APPLIED"
 
 
-def test_cancelled_targets_may_be_retried(bench_of_three: Bench) -> None:
-    run = bench_of_three.queued()
-    cancel_run_by(bench_of_three, run)
-    requested = retry(bench_of_three, run)
+def test_cancelled_targets_may_be_retried(three_product_harness: PricingHarness) -> None:
+    run = three_product_harness.queued_run()
+    cancel_run_by(three_product_harness, run)
+    requested = retry(three_product_harness, run)
     assert (requested.wish, requested.cancel_requested_at) == ("retry", None)
-    ended = bench_of_three.work(run)
+    ended = three_product_harness.work(run)
     assert (ended.status, ended.success_rate, ended.targets.applied) == ("APPLIED", 1.0, 3)
 
 
 def test_a_preview_and_an_ended_run_cannot_be_cancelled(
-    bench_of_three: Bench,
+    three_product_harness: PricingHarness,
 ) -> None:
-    preview = bench_of_three.previewed()
+    preview = three_product_harness.previewed_run()
     with pytest.raises(
         ConflictError, match=f"Run {preview.id} is a preview without a request to apply it"
     ):
-        cancel_run_by(bench_of_three, preview)
-    ended = bench_of_three.work(bench_of_three.queue(preview))
+        cancel_run_by(three_product_harness, preview)
+    ended = three_product_harness.work(three_product_harness.queue(preview))
     with pytest.raises(
         ConflictError, match=f"Run {ended.id} is APPLIED: there is nothing to cancel"
     ):
-        cancel_run_by(bench_of_three, ended)
-    assert bench_of_three.run_row(ended.id).cancel_requested_at is None
+        cancel_run_by(three_product_harness, ended)
+    assert three_product_harness.run_row(ended.id).cancel_requested_at is None
     with pytest.raises(NotFoundError):
-        cancel_run(99, database=bench_of_three.database, clock=bench_of_three.clock, actor="user:7")
+        cancel_run(
+            99,
+            database=three_product_harness.database,
+            clock=three_product_harness.clock,
+            actor="user:7",
+        )

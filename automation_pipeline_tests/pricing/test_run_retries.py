@@ -14,7 +14,7 @@ from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.pricing_rules import get_rule
 from automation_pipeline.pricing.queries.runs import file_run_requests
 from automation_pipeline.pricing.runs import (
-    REST_SECONDS,
+    POSTPONED_SECONDS,
     postpone_failed_run,
     retry_run,
     roll_back_run,
@@ -28,7 +28,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.pricing.bench import Bench, during_first_write
+from automation_pipeline_tests.pricing.harness import PricingHarness, during_first_write
 from automation_pipeline_tests.pricing.rows import (
     SHOP,
     a_rule,
@@ -42,62 +42,62 @@ BUSY, GONE = FailureSignal(status=500), FailureSignal(status=404)
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
+def harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
 
 
-def partial_run(bench: Bench) -> RuleRun:
+def partial_run(harness: PricingHarness) -> RuleRun:
     """A run with 101 and 401 applied, a retryable failure of 201 and a permanent failure of 301."""
-    bench.shop.refuse("301")
+    harness.shop.refuse("301")
     for _ in range(4):
-        bench.shop.fail_once("2", BUSY)
-    run = bench.queued()
+        harness.shop.fail_once("2", BUSY)
+    run = harness.queued_run()
     for _ in range(4):
-        ended = bench.work(run)
-        bench.make_due(run.id)
+        ended = harness.work(run)
+        harness.make_due(run.id)
     assert ended.status == "PARTIAL"
     return ended
 
 
-def request_retry(bench: Bench, run: RuleRun, **how: object) -> RuleRun:
-    return retry_run(run.id, database=bench.database, clock=bench.clock, actor="user:7", **how)
+def request_retry(harness: PricingHarness, run: RuleRun, **how: object) -> RuleRun:
+    return retry_run(run.id, database=harness.database, clock=harness.clock, actor="user:7", **how)
 
 
-def target(bench: Bench, run: RuleRun, variant_id: str) -> RuleTargetRow:
-    [found] = [one for one in bench.targets(run.id) if one.variant_id == variant_id]
+def target(harness: PricingHarness, run: RuleRun, variant_id: str) -> RuleTargetRow:
+    [found] = [one for one in harness.targets(run.id) if one.variant_id == variant_id]
     return found
 
 
-def marked_targets(bench: Bench, run: RuleRun) -> set[str | None]:
-    return {one.variant_id for one in bench.targets(run.id) if one.is_wished}
+def marked_targets(harness: PricingHarness, run: RuleRun) -> set[str | None]:
+    return {one.variant_id for one in harness.targets(run.id) if one.is_wished}
 
 
-def keys(bench: Bench, run: RuleRun, variant_id: str) -> list[str]:
-    begin = f"{run.id}:{target(bench, run, variant_id).id}:apply:"
-    events = [event.key for event in bench.events("automation.target.apply")]
+def keys(harness: PricingHarness, run: RuleRun, variant_id: str) -> list[str]:
+    begin = f"{run.id}:{target(harness, run, variant_id).id}:apply:"
+    events = [event.key for event in harness.events("automation.target.apply")]
     return [key.removeprefix(begin) for key in events if key.startswith(begin)]
 
 
-def test_a_retry_sets_the_request_and_requests_a_worker(bench: Bench) -> None:
-    run = partial_run(bench)
-    before = len(bench.requests())
-    requested = request_retry(bench, run)
-    assert (requested.status, requested.wish, bench.run_row(run.id).wished_by) == (
+def test_a_retry_sets_the_request_and_requests_a_worker(harness: PricingHarness) -> None:
+    run = partial_run(harness)
+    before = len(harness.requests())
+    requested = request_retry(harness, run)
+    assert (requested.status, requested.wish, harness.run_row(run.id).wished_by) == (
         "PARTIAL",
         "retry",
         "user:7",
     )
-    assert marked_targets(bench, run) == {"201"}
-    assert [config for _, config in bench.requests()[before:]] == [{"run_id": run.id}]
-    assert bench.statuses(run.id)["201"] == "FAILED"
+    assert marked_targets(harness, run) == {"201"}
+    assert [config for _, config in harness.requests()[before:]] == [{"run_id": run.id}]
+    assert harness.statuses(run.id)["201"] == "FAILED"
 
 
-def test_the_worker_retries_targets_in_a_new_cycle(bench: Bench) -> None:
-    run = partial_run(bench)
-    request_retry(bench, run)
+def test_the_worker_retries_targets_in_a_new_cycle(harness: PricingHarness) -> None:
+    run = partial_run(harness)
+    request_retry(harness, run)
     seen: list[RuleRunRow] = []
-    during_first_write(bench, lambda: seen.append(bench.run_row(run.id)))
-    ended = bench.work(run)
+    during_first_write(harness, lambda: seen.append(harness.run_row(run.id)))
+    ended = harness.work(run)
     assert [
         (run_columns.status, run_columns.started_at, run_columns.finished_at, run_columns.wish)
         for run_columns in seen
@@ -112,68 +112,68 @@ def test_the_worker_retries_targets_in_a_new_cycle(bench: Bench) -> None:
     assert ended.finished_at is not None
     assert run.finished_at is not None
     assert ended.finished_at >= run.finished_at
-    assert keys(bench, run, "201") == ["0.0", "0.1", "0.2", "0.3", "1.0"]
-    assert keys(bench, run, "101") == ["0.0"]
-    done = target(bench, run, "201")
+    assert keys(harness, run, "201") == ["0.0", "0.1", "0.2", "0.3", "1.0"]
+    assert keys(harness, run, "101") == ["0.0"]
+    done = target(harness, run, "201")
     assert (done.status, done.attempts, done.error_type, done.is_wished) == (
         "APPLIED",
         0,
         None,
         False,
     )
-    assert [one.event_key for one in bench.changes(run.id)][-1] == f"{run.id}:{done.id}:apply:1.0"
-    assert bench.moves("rule run", run.id)[-2:] == [
+    assert [one.event_key for one in harness.changes(run.id)][-1] == f"{run.id}:{done.id}:apply:1.0"
+    assert harness.transitions("rule run", run.id)[-2:] == [
         ("PARTIAL", "APPLYING"),
         ("APPLYING", "PARTIAL"),
     ]
-    assert bench.moves("rule target", done.id)[-3:] == [
+    assert harness.transitions("rule target", done.id)[-3:] == [
         ("FAILED", "QUEUED"),
         ("QUEUED", "APPLYING"),
         ("APPLYING", "APPLIED"),
     ]
 
 
-def test_each_retry_cycle_has_its_own_attempts_and_events(bench: Bench) -> None:
-    run = partial_run(bench)
-    request_retry(bench, run)
+def test_each_retry_cycle_has_its_own_attempts_and_events(harness: PricingHarness) -> None:
+    run = partial_run(harness)
+    request_retry(harness, run)
     for _ in range(4):
-        bench.shop.fail_once("2", BUSY)
+        harness.shop.fail_once("2", BUSY)
     for _ in range(6):  # the fifth consecutive failed write opens the circuit, and the worker exits
-        bench.rested()
-        bench.work(run)
-        bench.make_due(run.id)
-    failed = target(bench, run, "201")
-    assert (failed.status, failed.attempts, keys(bench, run, "201")[4:]) == (
+        harness.end_shop_pause()
+        harness.work(run)
+        harness.make_due(run.id)
+    failed = target(harness, run, "201")
+    assert (failed.status, failed.attempts, keys(harness, run, "201")[4:]) == (
         "FAILED",
         3,
         ["1.0", "1.1", "1.2", "1.3"],
     )
-    assert [event.payload["cycle"] for event in bench.events("rule.run.started")] == [0, 1]
-    assert len(bench.events("rule.run.ended")) == 2
-    request_retry(bench, run)
-    assert bench.work(run).targets.applied == 3
-    counted = bench.meter.drain()
+    assert [event.payload["cycle"] for event in harness.events("rule.run.started")] == [0, 1]
+    assert len(harness.events("rule.run.ended")) == 2
+    request_retry(harness, run)
+    assert harness.work(run).targets.applied == 3
+    counted = harness.meter.drain()
     assert (
         counted["rules_target_retries_total", 'kind="manual"'],
         counted["rules_target_retries_total", 'kind="automatic"'],
     ) == (2, 6)
 
 
-def test_force_retries_permanent_failures(bench: Bench) -> None:
-    run = partial_run(bench)
-    bench.shop.accept("301")
-    request_retry(bench, run, force=True)
-    assert marked_targets(bench, run) == {"201", "301"}
-    ended = bench.work(run)
+def test_force_retries_permanent_failures(harness: PricingHarness) -> None:
+    run = partial_run(harness)
+    harness.shop.accept("301")
+    request_retry(harness, run, force=True)
+    assert marked_targets(harness, run) == {"201", "301"}
+    ended = harness.work(run)
     assert (ended.status, ended.error_type, ended.error_message) == ("APPLIED", None, None)
 
 
-def test_only_chosen_targets_are_retried(bench: Bench) -> None:
-    run = partial_run(bench)
-    bench.shop.accept("301")
-    request_retry(bench, run, target_ids=[target(bench, run, "301").id], force=True)
-    bench.work(run)
-    assert bench.statuses(run.id) == {
+def test_only_chosen_targets_are_retried(harness: PricingHarness) -> None:
+    run = partial_run(harness)
+    harness.shop.accept("301")
+    request_retry(harness, run, target_ids=[target(harness, run, "301").id], force=True)
+    harness.work(run)
+    assert harness.statuses(run.id) == {
         "101": "APPLIED",
         "201": "FAILED",
         "301": "APPLIED",
@@ -181,79 +181,81 @@ def test_only_chosen_targets_are_retried(bench: Bench) -> None:
     }
 
 
-def test_a_retry_of_ineligible_targets_names_each_one(bench: Bench) -> None:
-    run = partial_run(bench)
-    permanent, applied = target(bench, run, "301").id, target(bench, run, "101").id
+def test_a_retry_of_ineligible_targets_names_each_one(harness: PricingHarness) -> None:
+    run = partial_run(harness)
+    permanent, applied = target(harness, run, "301").id, target(harness, run, "101").id
     with pytest.raises(InvalidInputError) as refusal:
-        request_retry(bench, run, target_ids=[permanent, applied, 99])
+        request_retry(harness, run, target_ids=[permanent, applied, 99])
     assert refusal.value.fields == (
         ("targetIds", f"{applied} is not a failed target of the run"),
         ("targetIds", "99 is not a failed target of the run"),
         ("targetIds", f"{permanent} would fail again: fix its cause, then use force"),
     )
-    assert (bench.run(run.id).wish, marked_targets(bench, run)) == (None, set())
+    assert (harness.run(run.id).wish, marked_targets(harness, run)) == (None, set())
 
 
-def test_a_retry_without_retryable_failures_is_refused(bench: Bench) -> None:
-    bench.shop = FakeShop(*shelf(2))
-    bench.shop.refuse("201")
-    run = bench.work(bench.queued())
+def test_a_retry_without_retryable_failures_is_refused(harness: PricingHarness) -> None:
+    harness.shop = FakeShop(*shelf(2))
+    harness.shop.refuse("201")
+    run = harness.work(harness.queued_run())
     with pytest.raises(ConflictError, match="No failed target of the run is retryable"):
-        request_retry(bench, run)
+        request_retry(harness, run)
     with pytest.raises(ConflictError, match="No failed target of the run is retryable"):
-        request_retry(bench, run, target_ids=[])
+        request_retry(harness, run, target_ids=[])
 
 
-def test_a_refused_retry_names_the_reason(bench: Bench) -> None:
-    preview = bench.previewed()
+def test_a_refused_retry_names_the_reason(harness: PricingHarness) -> None:
+    preview = harness.previewed_run()
     with pytest.raises(ConflictError, match="A run that is PREVIEW cannot be retried"):
-        request_retry(bench, preview)
-    queued = bench.queue(preview)
+        request_retry(harness, preview)
+    queued = harness.queue(preview)
     with pytest.raises(ConflictError, match="A run that is QUEUED cannot be retried"):
-        request_retry(bench, queued)
-    applied = bench.work(queued)
+        request_retry(harness, queued)
+    applied = harness.work(queued)
     with pytest.raises(ConflictError, match="A run that is APPLIED cannot be retried"):
-        request_retry(bench, applied)
-    roll_back_run(applied.id, database=bench.database, clock=bench.clock, actor="user:7")
+        request_retry(harness, applied)
+    roll_back_run(applied.id, database=harness.database, clock=harness.clock, actor="user:7")
     with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
-        request_retry(bench, applied)
-    bench.work(applied)
+        request_retry(harness, applied)
+    harness.work(applied)
     with pytest.raises(ConflictError, match="A run that is ROLLED_BACK cannot be retried"):
-        request_retry(bench, applied)
+        request_retry(harness, applied)
     with pytest.raises(NotFoundError):
-        retry_run(99, database=bench.database, clock=bench.clock, actor="user:7")
+        retry_run(99, database=harness.database, clock=harness.clock, actor="user:7")
 
 
-def test_a_run_is_not_retried_twice_or_during_another_run_of_its_rule(bench: Bench) -> None:
-    run = partial_run(bench)
-    request_retry(bench, run)
+def test_a_run_is_not_retried_twice_or_during_another_run_of_its_rule(
+    harness: PricingHarness,
+) -> None:
+    run = partial_run(harness)
+    request_retry(harness, run)
     with pytest.raises(ConflictError, match=f"Run {run.id} already waits for a worker: retry"):
-        request_retry(bench, run)
-    bench.set_run(run.id, wish=None)
-    bench.pass_minutes(60)
-    with bench.database.reading() as session:
+        request_retry(harness, run)
+    harness.set_run(run.id, wish=None)
+    harness.pass_minutes(60)
+    with harness.database.reading() as session:
         rule = get_rule(session, run.rule_id)
-    second = bench.queued(rule, force=True)
+    second = harness.queued_run(rule, force=True)
     with pytest.raises(ConflictError, match=f"Run {second.id} of the same rule is running"):
-        request_retry(bench, run)
+        request_retry(harness, run)
 
 
-def test_a_retry_after_the_end_of_the_promotion_is_refused(bench: Bench) -> None:
-    run = partial_run(bench)
-    bench.set_run(run.id, promotion_ended_at=bench.clock.now())
+def test_a_retry_after_the_end_of_the_promotion_is_refused(harness: PricingHarness) -> None:
+    run = partial_run(harness)
+    harness.set_run(run.id, promotion_ended_at=harness.clock.now())
     with pytest.raises(ConflictError, match="prices applied now would never be rolled back"):
-        request_retry(bench, run)
+        request_retry(harness, run)
 
 
-def test_a_partly_rolled_back_run_may_be_retried(bench: Bench) -> None:
-    run = partial_run(bench)
-    chosen = [target(bench, run, "101").id]
+def test_a_partly_rolled_back_run_may_be_retried(harness: PricingHarness) -> None:
+    run = partial_run(harness)
+    chosen = [target(harness, run, "101").id]
     roll_back_run(
-        run.id, database=bench.database, clock=bench.clock, actor="user:7", target_ids=chosen
+        run.id, database=harness.database, clock=harness.clock, actor="user:7", target_ids=chosen
     )
-    bench.work(run)
-    request_retry(bench, run)
-    ended = bench.work(run)
+    harness.work(run)
+    request_retry(harness, run)
+    ended = harness.work(run)
     assert (
         ended.status,
         ended.rollback_state,
@@ -265,33 +267,35 @@ def test_a_partly_rolled_back_run_may_be_retried(bench: Bench) -> None:
         2,
         1,
     )
-    assert bench.shop.amounts() == {"101": 1000, "201": 900, "301": 1000, "401": 900}
+    assert harness.shop.amounts() == {"101": 1000, "201": 900, "301": 1000, "401": 900}
 
 
 @pytest.fixture
-def bench_of_three(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+def three_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
-def request_rollback(bench_of_three: Bench, run: RuleRun, **how: object) -> RuleRun:
+def request_rollback(harness: PricingHarness, run: RuleRun, **how: object) -> RuleRun:
     return roll_back_run(
         run.id,
-        database=bench_of_three.database,
-        clock=bench_of_three.clock,
+        database=harness.database,
+        clock=harness.clock,
         actor="user:7",
         **how,
     )
 
 
-def marked_for_rollback(bench_of_three: Bench, run: RuleRun) -> set[str | None]:
-    return {target.variant_id for target in bench_of_three.targets(run.id) if target.is_wished}
+def marked_for_rollback(harness: PricingHarness, run: RuleRun) -> set[str | None]:
+    return {target.variant_id for target in harness.targets(run.id) if target.is_wished}
 
 
-def test_a_rollback_sets_the_request_and_requests_a_worker(bench_of_three: Bench) -> None:
-    run = bench_of_three.work(bench_of_three.queued())
-    before = len(bench_of_three.requests())
-    requested = request_rollback(bench_of_three, run)
-    run_columns = bench_of_three.run_row(run.id)
+def test_a_rollback_sets_the_request_and_requests_a_worker(
+    three_product_harness: PricingHarness,
+) -> None:
+    run = three_product_harness.work(three_product_harness.queued_run())
+    before = len(three_product_harness.requests())
+    requested = request_rollback(three_product_harness, run)
+    run_columns = three_product_harness.run_row(run.id)
     assert (
         requested.status,
         requested.wish,
@@ -305,76 +309,89 @@ def test_a_rollback_sets_the_request_and_requests_a_worker(bench_of_three: Bench
         1,
         False,
     )
-    assert marked_for_rollback(bench_of_three, run) == {"101", "201", "301"}
-    assert [config for _, config in bench_of_three.requests()[before:]] == [{"run_id": run.id}]
-    assert bench_of_three.shop.amounts() == {"101": 900, "201": 900, "301": 900}
+    assert marked_for_rollback(three_product_harness, run) == {"101", "201", "301"}
+    assert [config for _, config in three_product_harness.requests()[before:]] == [
+        {"run_id": run.id}
+    ]
+    assert three_product_harness.shop.amounts() == {"101": 900, "201": 900, "301": 900}
 
 
-def test_chosen_targets_are_marked_for_rollback(bench_of_three: Bench) -> None:
-    run = bench_of_three.work(bench_of_three.queued())
+def test_chosen_targets_are_marked_for_rollback(three_product_harness: PricingHarness) -> None:
+    run = three_product_harness.work(three_product_harness.queued_run())
     request_rollback(
-        bench_of_three, run, target_ids=[bench_of_three.targets(run.id)[1].id], force=True
+        three_product_harness,
+        run,
+        target_ids=[three_product_harness.targets(run.id)[1].id],
+        force=True,
     )
     assert (
-        marked_for_rollback(bench_of_three, run),
-        bench_of_three.run_row(run.id).rollback_force,
+        marked_for_rollback(three_product_harness, run),
+        three_product_harness.run_row(run.id).rollback_force,
     ) == ({"201"}, True)
 
 
-def test_a_second_rollback_or_retry_request_is_refused(bench_of_three: Bench) -> None:
-    run = bench_of_three.work(bench_of_three.queued())
-    request_rollback(bench_of_three, run)
+def test_a_second_rollback_or_retry_request_is_refused(
+    three_product_harness: PricingHarness,
+) -> None:
+    run = three_product_harness.work(three_product_harness.queued_run())
+    request_rollback(three_product_harness, run)
     with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
-        request_rollback(bench_of_three, run)
+        request_rollback(three_product_harness, run)
     with pytest.raises(ConflictError, match="already waits for a worker: rollback"):
         retry_run(
             run.id,
-            database=bench_of_three.database,
-            clock=bench_of_three.clock,
+            database=three_product_harness.database,
+            clock=three_product_harness.clock,
             actor="user:7",
         )
-    assert bench_of_three.run_row(run.id).rollbacks == 1
+    assert three_product_harness.run_row(run.id).rollbacks == 1
 
 
-def test_one_of_several_concurrent_rollback_requests_is_accepted(bench_of_three: Bench) -> None:
-    run = bench_of_three.work(bench_of_three.queued())
+def test_one_of_several_concurrent_rollback_requests_is_accepted(
+    three_product_harness: PricingHarness,
+) -> None:
+    run = three_product_harness.work(three_product_harness.queued_run())
 
     def is_requested(_: int) -> bool:
         try:
-            request_rollback(bench_of_three, run)
+            request_rollback(three_product_harness, run)
         except ConflictError:
             return False
         return True
 
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(is_requested, range(4))) == 1
-    assert bench_of_three.run_row(run.id).rollbacks == 1
+    assert three_product_harness.run_row(run.id).rollbacks == 1
 
 
-def test_a_target_that_is_not_applied_cannot_be_rolled_back(bench_of_three: Bench) -> None:
-    preview = bench_of_three.previewed()
+def test_a_target_that_is_not_applied_cannot_be_rolled_back(
+    three_product_harness: PricingHarness,
+) -> None:
+    preview = three_product_harness.previewed_run()
     with pytest.raises(ConflictError, match="A run that is PREVIEW cannot be rolled back"):
-        request_rollback(bench_of_three, preview)
-    run = bench_of_three.work(bench_of_three.queue(preview))
+        request_rollback(three_product_harness, preview)
+    run = three_product_harness.work(three_product_harness.queue(preview))
     with pytest.raises(ConflictError, match="no applied price"):
-        request_rollback(bench_of_three, run, target_ids=[])
+        request_rollback(three_product_harness, run, target_ids=[])
     with pytest.raises(InvalidInputError) as refused:
-        request_rollback(bench_of_three, run, target_ids=[987654])
+        request_rollback(three_product_harness, run, target_ids=[987654])
     assert refused.value.fields == (("targetIds", "987654 is not an applied target of the run"),)
-    assert bench_of_three.run_row(run.id).wish is None
+    assert three_product_harness.run_row(run.id).wish is None
 
 
-def test_a_run_that_is_being_applied_cannot_be_rolled_back(bench_of_three: Bench) -> None:
+def test_a_run_that_is_being_applied_cannot_be_rolled_back(
+    three_product_harness: PricingHarness,
+) -> None:
     with pytest.raises(ConflictError, match="A run that is QUEUED cannot be rolled back"):
-        request_rollback(bench_of_three, bench_of_three.queued())
+        request_rollback(three_product_harness, three_product_harness.queued_run())
 
 
-def test_a_run_that_does_not_exist_is_not_found(bench_of_three: Bench) -> None:
+def test_a_run_that_does_not_exist_is_not_found(three_product_harness: PricingHarness) -> None:
     with pytest.raises(NotFoundError, match="987654 not found"):
         roll_back_run(
             987654,
-            database=bench_of_three.database,
-            clock=bench_of_three.clock,
+            database=three_product_harness.database,
+            clock=three_product_harness.clock,
             actor="user:7",
         )
 
@@ -391,7 +408,7 @@ def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: Stand
     run_columns = run_row(database, run_id)
     assert run_columns.error_message == WHY
     assert run_columns.resume_at
-    assert now < run_columns.resume_at <= now + timedelta(seconds=REST_SECONDS)
+    assert now < run_columns.resume_at <= now + timedelta(seconds=POSTPONED_SECONDS)
     change_run(database, run_id, resume_at=database_now(-1.0))
     with database.transaction() as session:
         assert runs_without_worker(session) == [run_id]

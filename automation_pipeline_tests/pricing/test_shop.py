@@ -25,8 +25,8 @@ from automation_pipeline.pricing.models.shop import (
     FailureSignal,
     Price,
     PricingContext,
-    ShopRestingError,
     ShopShown,
+    ShopUnavailableError,
     classify_failure,
 )
 from automation_pipeline.pricing.rules.runs import (
@@ -53,7 +53,7 @@ from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, storefront
 from automation_pipeline_tests.outside import set_up_shop, shop_totals
-from automation_pipeline_tests.pricing.bench import Bench, until_stopped
+from automation_pipeline_tests.pricing.harness import PricingHarness, stop_during_first_write
 from automation_pipeline_tests.pricing.processes import (
     NAME,
     catalogue,
@@ -74,55 +74,55 @@ BUSY, REFUSED, THROTTLED = (
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
+def harness(database: Database, clock: StandingClock) -> PricingHarness:
     """A worker that never waits: it exits while the shop must not be called."""
-    return Bench(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
+    return PricingHarness(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
 
 
 def answer(signal: FailureSignal, values: float | None = None) -> CallResult[str]:
     return CallResult(failure=classify_failure(signal, "The shop is busy.", values))
 
 
-def call(bench: Bench, returned: CallResult[str] = SUCCESS) -> CallResult[str]:
+def call(harness: PricingHarness, returned: CallResult[str] = SUCCESS) -> CallResult[str]:
     async def answered() -> CallResult[str]:
         return returned
 
-    return run(call_shop(answered, COST, bench.context))
+    return run(call_shop(answered, COST, harness.context))
 
 
 async def never_called() -> CallResult[str]:
     raise AssertionError
 
 
-def calls(bench: Bench, signal: FailureSignal, times: int) -> None:
+def calls(harness: PricingHarness, signal: FailureSignal, times: int) -> None:
     for _ in range(times):
-        call(bench, answer(signal))
+        call(harness, answer(signal))
 
 
-def status_of(bench: Bench) -> ShopShown:
-    with bench.database.reading() as session:
-        return shop_status(session, bench.front.name)
+def status_of(harness: PricingHarness) -> ShopShown:
+    with harness.database.reading() as session:
+        return shop_status(session, harness.storefront.name)
 
 
-def state(bench: Bench) -> CircuitState:
-    return status_of(bench).circuit.state
+def state(harness: PricingHarness) -> CircuitState:
+    return status_of(harness).circuit.state
 
 
-def seconds_until_allowed(bench: Bench) -> float:
+def seconds_until_allowed(harness: PricingHarness) -> float:
     """Seconds until the shop may be called again."""
-    with pytest.raises(ShopRestingError, match=r"shop\.test must not be called now") as rest:
-        call(bench)
+    with pytest.raises(ShopUnavailableError, match=r"shop\.test must not be called now") as rest:
+        call(harness)
     assert rest.value.retry_after_seconds is not None
     return rest.value.retry_after_seconds
 
 
-def shop_row(bench: Bench) -> ShopRow:
-    with bench.database.reading() as session:
+def shop_row(harness: PricingHarness) -> ShopRow:
+    with harness.database.reading() as session:
         return session.get_one(ShopRow, NAME)
 
 
-def set_shop(bench: Bench, **columns: object) -> None:
-    with bench.database.transaction() as session:
+def set_shop(harness: PricingHarness, **columns: object) -> None:
+    with harness.database.transaction() as session:
         row = session.get_one(ShopRow, NAME)
         for name, value in columns.items():
             setattr(row, name, value)
@@ -130,14 +130,14 @@ def set_shop(bench: Bench, **columns: object) -> None:
 
 @pytest.mark.parametrize(("signal", "streak"), [(THROTTLED, 6), (BUSY, 5)])
 def test_consecutive_throttles_or_failures_open_the_circuit_for_a_minute(
-    bench: Bench, signal: FailureSignal, streak: int
+    harness: PricingHarness, signal: FailureSignal, streak: int
 ) -> None:
-    calls(bench, signal, streak - 1)
-    assert (state(bench), bench.events("automation.circuit.opened")) == ("closed", [])
-    calls(bench, signal, 1)
-    assert state(bench) == "open"
-    assert 0 < seconds_until_allowed(bench) < 61
-    [opened] = bench.events("automation.circuit.opened")
+    calls(harness, signal, streak - 1)
+    assert (state(harness), harness.events("automation.circuit.opened")) == ("closed", [])
+    calls(harness, signal, 1)
+    assert state(harness) == "open"
+    assert 0 < seconds_until_allowed(harness) < 61
+    [opened] = harness.events("automation.circuit.opened")
     assert (opened.payload["shop"], opened.payload["throttles"] or opened.payload["failures"]) == (
         NAME,
         streak,
@@ -146,53 +146,53 @@ def test_consecutive_throttles_or_failures_open_the_circuit_for_a_minute(
 
 @pytest.mark.parametrize("reset_by", [SUCCESS, answer(REFUSED)])
 def test_a_success_or_a_refused_variant_resets_the_streak(
-    bench: Bench, reset_by: CallResult[str]
+    harness: PricingHarness, reset_by: CallResult[str]
 ) -> None:
     for signal, most in ((THROTTLED, 5), (BUSY, 4)):
-        calls(bench, signal, most)
-        call(bench, reset_by)
-        calls(bench, signal, most)
-        call(bench, reset_by)
-    assert state(bench) == "closed"
+        calls(harness, signal, most)
+        call(harness, reset_by)
+        calls(harness, signal, most)
+        call(harness, reset_by)
+    assert state(harness) == "closed"
 
 
-def test_throttles_and_failures_have_separate_streaks(bench: Bench) -> None:
+def test_throttles_and_failures_have_separate_streaks(harness: PricingHarness) -> None:
     for _ in range(3):
-        calls(bench, THROTTLED, 3)
-        calls(bench, BUSY, 3)
-    assert state(bench) == "closed"
+        calls(harness, THROTTLED, 3)
+        calls(harness, BUSY, 3)
+    assert state(harness) == "closed"
 
 
-def test_throttles_are_stored_and_counted(bench: Bench) -> None:
-    calls(bench, THROTTLED, 4)
-    assert len(status_of(bench).refusals) == 4
-    assert bench.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 4
+def test_throttles_are_stored_and_counted(harness: PricingHarness) -> None:
+    calls(harness, THROTTLED, 4)
+    assert len(status_of(harness).refusals) == 4
+    assert harness.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 4
 
 
-def test_a_retry_after_applies_to_every_call(bench: Bench) -> None:
-    call(bench, answer(THROTTLED, 30.0))
-    assert state(bench) == "closed"
-    assert 0 < seconds_until_allowed(bench) < 31
-    bench.rested()
-    assert call(bench) == SUCCESS
+def test_a_retry_after_applies_to_every_call(harness: PricingHarness) -> None:
+    call(harness, answer(THROTTLED, 30.0))
+    assert state(harness) == "closed"
+    assert 0 < seconds_until_allowed(harness) < 31
+    harness.end_shop_pause()
+    assert call(harness) == SUCCESS
 
 
-def test_a_long_retry_after_opens_the_circuit_at_once(bench: Bench) -> None:
-    call(bench, answer(THROTTLED, 1000.0))
-    assert state(bench) == "open"
-    assert 60 < seconds_until_allowed(bench) < 1001
+def test_a_long_retry_after_opens_the_circuit_at_once(harness: PricingHarness) -> None:
+    call(harness, answer(THROTTLED, 1000.0))
+    assert state(harness) == "open"
+    assert 60 < seconds_until_allowed(harness) < 1001
 
 
-def test_a_call_that_the_circuit_refuses_refunds_its_points(bench: Bench) -> None:
-    calls(bench, BUSY, 5)
-    set_shop(bench, available=500.0, maximum=1000.0, restore_rate=1e-9, pending=0.0)
-    seconds_until_allowed(bench)
-    assert (shop_row(bench).available, shop_row(bench).pending) == (pytest.approx(500.0), 0.0)
+def test_a_call_that_the_circuit_refuses_refunds_its_points(harness: PricingHarness) -> None:
+    calls(harness, BUSY, 5)
+    set_shop(harness, available=500.0, maximum=1000.0, restore_rate=1e-9, pending=0.0)
+    seconds_until_allowed(harness)
+    assert (shop_row(harness).available, shop_row(harness).pending) == (pytest.approx(500.0), 0.0)
 
 
-def test_a_call_cancelled_while_waiting_refunds_its_points(bench: Bench) -> None:
+def test_a_call_cancelled_while_waiting_refunds_its_points(harness: PricingHarness) -> None:
     set_shop(
-        bench,
+        harness,
         available=0.0,
         maximum=1000.0,
         restore_rate=1e-3,
@@ -201,19 +201,19 @@ def test_a_call_cancelled_while_waiting_refunds_its_points(bench: Bench) -> None
     )
 
     async def cancel_it() -> None:
-        waiting = asyncio.ensure_future(call_shop(never_called, COST, bench.context))
-        await come_true(lambda: shop_row(bench).pending == COST)
+        waiting = asyncio.ensure_future(call_shop(never_called, COST, harness.context))
+        await come_true(lambda: shop_row(harness).pending == COST)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
     run(cancel_it())
-    assert shop_row(bench).pending == 0.0
-    assert -1 < shop_row(bench).available < 5
+    assert shop_row(harness).pending == 0.0
+    assert -1 < shop_row(harness).available < 5
 
 
-def test_a_call_cancelled_while_reserving_refunds_its_points(bench: Bench) -> None:
+def test_a_call_cancelled_while_reserving_refunds_its_points(harness: PricingHarness) -> None:
     set_shop(
-        bench,
+        harness,
         available=0.0,
         maximum=1000.0,
         restore_rate=1e-3,
@@ -222,120 +222,122 @@ def test_a_call_cancelled_while_reserving_refunds_its_points(bench: Bench) -> No
     )
 
     async def cancel_it() -> None:
-        with bench.database.transaction() as session:
+        with harness.database.transaction() as session:
             session.get_one(ShopRow, NAME, with_for_update=True)  # blocks the reservation
-            waiting = asyncio.ensure_future(call_shop(never_called, COST, bench.context))
+            waiting = asyncio.ensure_future(call_shop(never_called, COST, harness.context))
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.sleep(0)
         await asyncio.gather(waiting, return_exceptions=True)
 
     run(cancel_it())
-    assert shop_row(bench).pending == 0.0
+    assert shop_row(harness).pending == 0.0
 
 
-def test_after_the_pause_one_probe_closes_the_circuit(bench: Bench) -> None:
-    calls(bench, BUSY, 5)
-    bench.rested()
+def test_after_the_pause_one_probe_closes_the_circuit(harness: PricingHarness) -> None:
+    calls(harness, BUSY, 5)
+    harness.end_shop_pause()
     seen: list[float] = []
 
     async def probe() -> CallResult[str]:
-        with pytest.raises(ShopRestingError) as rest:
-            await call_shop(probe, COST, bench.context)
+        with pytest.raises(ShopUnavailableError) as rest:
+            await call_shop(probe, COST, harness.context)
         seen.append(rest.value.retry_after_seconds or 0.0)
         return SUCCESS
 
-    assert run(call_shop(probe, COST, bench.context)) == SUCCESS
+    assert run(call_shop(probe, COST, harness.context)) == SUCCESS
     assert [0 < seconds < 61 for seconds in seen] == [True]
-    assert state(bench) == "closed"
-    assert call(bench) == SUCCESS
+    assert state(harness) == "closed"
+    assert call(harness) == SUCCESS
 
 
-def test_one_of_several_processes_sends_the_probe(bench: Bench, database_url: str) -> None:
-    calls(bench, THROTTLED, 6)
-    bench.rested()
+def test_one_of_several_processes_sends_the_probe(
+    harness: PricingHarness, database_url: str
+) -> None:
+    calls(harness, THROTTLED, 6)
+    harness.end_shop_pause()
     results = at_once(may_call_now, *[(database_url,)] * CREW)
     assert sorted(results) == [False] * (CREW - 1) + [True]
-    assert state(bench) == "half_open"
+    assert state(harness) == "half_open"
 
 
-def test_a_failed_probe_reopens_the_circuit_without_a_second_event(bench: Bench) -> None:
-    calls(bench, BUSY, 5)
-    bench.rested()
-    calls(bench, THROTTLED, 1)
-    assert state(bench) == "open"
-    assert 0 < seconds_until_allowed(bench) < 61
-    assert len(bench.events("automation.circuit.opened")) == 1
+def test_a_failed_probe_reopens_the_circuit_without_a_second_event(harness: PricingHarness) -> None:
+    calls(harness, BUSY, 5)
+    harness.end_shop_pause()
+    calls(harness, THROTTLED, 1)
+    assert state(harness) == "open"
+    assert 0 < seconds_until_allowed(harness) < 61
+    assert len(harness.events("automation.circuit.opened")) == 1
 
 
-def test_after_a_cancelled_probe_another_call_is_the_probe(bench: Bench) -> None:
-    calls(bench, BUSY, 5)
-    bench.rested()
+def test_after_a_cancelled_probe_another_call_is_the_probe(harness: PricingHarness) -> None:
+    calls(harness, BUSY, 5)
+    harness.end_shop_pause()
 
     async def cancel_it() -> CallResult[str]:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        run(call_shop(cancel_it, COST, bench.context))
-    assert (state(bench), shop_row(bench).pending) == ("half_open", 0.0)
-    seconds_until_allowed(bench)
-    bench.rested()
-    assert call(bench) == SUCCESS
+        run(call_shop(cancel_it, COST, harness.context))
+    assert (state(harness), shop_row(harness).pending) == ("half_open", 0.0)
+    seconds_until_allowed(harness)
+    harness.end_shop_pause()
+    assert call(harness) == SUCCESS
 
 
-def test_a_withdrawn_probe_leaves_the_probe_to_the_next_call(bench: Bench) -> None:
-    calls(bench, BUSY, 5)
-    bench.rested()
+def test_a_withdrawn_probe_leaves_the_probe_to_the_next_call(harness: PricingHarness) -> None:
+    calls(harness, BUSY, 5)
+    harness.end_shop_pause()
 
     async def not_wanted() -> bool:
         return False
 
     with pytest.raises(CallWithdrawnError):
-        run(call_shop(never_called, COST, bench.context, is_wanted=not_wanted))
-    assert (state(bench), shop_row(bench).pending) == ("open", 0.0)
-    assert call(bench) == SUCCESS
-    assert state(bench) == "closed"
+        run(call_shop(never_called, COST, harness.context, is_wanted=not_wanted))
+    assert (state(harness), shop_row(harness).pending) == ("open", 0.0)
+    assert call(harness) == SUCCESS
+    assert state(harness) == "closed"
 
 
 def test_a_waiting_call_starts_when_the_circuit_closes(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("automation_pipeline.pricing.shop.POLL_SECONDS", 0.02)
-    bench.shop_options["longest_pause_seconds"] = 90.0
-    call(bench, answer(THROTTLED, 60.0))
+    harness.shop_options["longest_pause_seconds"] = 90.0
+    call(harness, answer(THROTTLED, 60.0))
 
     async def end_pause_while_waiting() -> CallResult[str]:
         async def successful() -> CallResult[str]:
             return SUCCESS
 
-        waiting = asyncio.ensure_future(call_shop(successful, COST, bench.context))
-        await come_true(lambda: shop_row(bench).pending > 0)
-        bench.rested()
+        waiting = asyncio.ensure_future(call_shop(successful, COST, harness.context))
+        await come_true(lambda: shop_row(harness).pending > 0)
+        harness.end_shop_pause()
         return await waiting
 
     assert run(end_pause_while_waiting()) == SUCCESS
 
 
-def test_a_timed_out_call_has_an_unknown_outcome(bench: Bench) -> None:
+def test_a_timed_out_call_has_an_unknown_outcome(harness: PricingHarness) -> None:
     async def never() -> CallResult[str]:
         leap(31.0)
         await asyncio.Event().wait()
         raise AssertionError
 
-    failure = run(call_shop(never, COST, bench.context)).failure
+    failure = run(call_shop(never, COST, harness.context)).failure
     assert failure is not None
     assert (failure.kind, failure.outcome_unknown, failure.retryable) == (
         FailureKind.NETWORK,
         True,
         True,
     )
-    assert status_of(bench).circuit.failures == 1
+    assert status_of(harness).circuit.failures == 1
 
 
-def test_the_bucket_status_of_an_answer_is_stored(bench: Bench) -> None:
-    call(bench, CallResult(value="well", bucket=BucketStatus(700.0, 4000.0, 200.0)))
+def test_the_bucket_status_of_an_answer_is_stored(harness: PricingHarness) -> None:
+    call(harness, CallResult(value="well", bucket=BucketStatus(700.0, 4000.0, 200.0)))
     bucket = BucketShown(available=700.0, maximum=4000.0, restore_rate=200.0)
-    assert status_of(bench).bucket == bucket
+    assert status_of(harness).bucket == bucket
 
 
 def test_the_first_call_of_a_shop_stores_it(database: Database) -> None:
@@ -542,13 +544,13 @@ def test_targets_of_a_paused_shop_wait_as_long_as_the_shop(
         **_how: object,
     ) -> CallResult[object]:
         if cost == shop.costs.write:
-            raise ShopRestingError("It rests.", retry_after_seconds=42.0)
+            raise ShopUnavailableError("It rests.", retry_after_seconds=42.0)
         return await call()
 
     monkeypatch.setattr("automation_pipeline.pricing.worker.call_shop", rests)
     shop = FakeShop(*shelf(3))
     settled, halt = applied(shop, targets(3))
-    assert halt == ApplyHalt(resting_seconds=42.0)
+    assert halt == ApplyHalt(pause_seconds=42.0)
     assert {
         (one.wait_seconds, one.failure)
         for one in settled.values()
@@ -628,70 +630,80 @@ SHOP = "shop.test"
 
 
 @pytest.fixture
-def bench_of_three(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(3)), {"calls_at_once": 1})
+def three_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"calls_at_once": 1})
 
 
 def pause(
-    bench_of_three: Bench, reason: str | None = "Stocktaking", actor: str = "user:7"
+    harness: PricingHarness, reason: str | None = "Stocktaking", actor: str = "user:7"
 ) -> ShopShown:
-    return pause_shop(SHOP, database=bench_of_three.database, actor=actor, reason=reason)
+    return pause_shop(SHOP, database=harness.database, actor=actor, reason=reason)
 
 
-def resume(bench_of_three: Bench) -> None:
-    resume_shop(SHOP, database=bench_of_three.database, clock=bench_of_three.clock)
+def resume(harness: PricingHarness) -> None:
+    resume_shop(SHOP, database=harness.database, clock=harness.clock)
 
 
-def make_targets_old(bench_of_three: Bench, run: RuleRun) -> None:
+def make_targets_old(harness: PricingHarness, run: RuleRun) -> None:
     """Move the start of each target back, beyond its time limit."""
-    for target in bench_of_three.targets(run.id):
+    for target in harness.targets(run.id):
         if target.began_at is not None:
-            bench_of_three.set_target(target.id, began_at=target.began_at - timedelta(minutes=20))
+            harness.set_target(target.id, began_at=target.began_at - timedelta(minutes=20))
 
 
-def test_a_run_does_not_call_a_paused_shop(bench_of_three: Bench) -> None:
-    run = bench_of_three.queued()
-    pause(bench_of_three)
-    bench_of_three.shop.called.clear()
-    left = bench_of_three.work(run)
-    row = bench_of_three.run_row(run.id)
-    assert (left.status, left.resume_at, row.lease_owner, bench_of_three.shop.called) == (
+def test_a_run_does_not_call_a_paused_shop(three_product_harness: PricingHarness) -> None:
+    run = three_product_harness.queued_run()
+    pause(three_product_harness)
+    three_product_harness.shop.called.clear()
+    left = three_product_harness.work(run)
+    row = three_product_harness.run_row(run.id)
+    assert (left.status, left.resume_at, row.lease_owner, three_product_harness.shop.called) == (
         "APPLYING",
         None,
         None,
         [],
     )
-    assert set(bench_of_three.statuses(run.id).values()) == {"QUEUED"}
+    assert set(three_product_harness.statuses(run.id).values()) == {"QUEUED"}
 
 
-def test_a_paused_shop_can_be_previewed(bench_of_three: Bench) -> None:
-    pause(bench_of_three)
-    assert bench_of_three.previewed().total_targets == 3
-    assert bench_of_three.shop.written == []
+def test_a_paused_shop_can_be_previewed(three_product_harness: PricingHarness) -> None:
+    pause(three_product_harness)
+    assert three_product_harness.previewed_run().total_targets == 3
+    assert three_product_harness.shop.written == []
 
 
 def test_a_pause_stops_a_run_before_its_next_call_until_resumed(
-    bench_of_three: Bench, monkeypatch: pytest.MonkeyPatch
+    three_product_harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = bench_of_three.queued()
+    run = three_product_harness.queued_run()
     with monkeypatch.context() as patch:
-        until_stopped(bench_of_three, lambda: pause(bench_of_three), patch)
-        left = bench_of_three.work(run)
-    assert (left.status, left.resume_at, bench_of_three.run_row(run.id).lease_owner) == (
+        stop_during_first_write(three_product_harness, lambda: pause(three_product_harness), patch)
+        left = three_product_harness.work(run)
+    assert (left.status, left.resume_at, three_product_harness.run_row(run.id).lease_owner) == (
         "APPLYING",
         None,
         None,
     )
-    assert bench_of_three.statuses(run.id) == {"101": "APPLIED", "201": "QUEUED", "301": "QUEUED"}
-    assert [target.attempts for target in bench_of_three.targets(run.id)] == [0, 0, 0]
-    make_targets_old(bench_of_three, run)
-    resume(bench_of_three)
-    assert bench_of_three.work(run).status == "APPLIED"
-    assert [bench_of_three.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    assert three_product_harness.statuses(run.id) == {
+        "101": "APPLIED",
+        "201": "QUEUED",
+        "301": "QUEUED",
+    }
+    assert [target.attempts for target in three_product_harness.targets(run.id)] == [0, 0, 0]
+    make_targets_old(three_product_harness, run)
+    resume(three_product_harness)
+    assert three_product_harness.work(run).status == "APPLIED"
+    assert [three_product_harness.shop.times_written(one) for one in ("101", "201", "301")] == [
+        1,
+        1,
+        1,
+    ]
 
 
-def test_a_second_pause_keeps_the_time_and_replaces_the_reason(bench_of_three: Bench) -> None:
-    first, second = pause(bench_of_three), pause(bench_of_three, "Sale", "user:8")
+def test_a_second_pause_keeps_the_time_and_replaces_the_reason(
+    three_product_harness: PricingHarness,
+) -> None:
+    first, second = pause(three_product_harness), pause(three_product_harness, "Sale", "user:8")
     assert first.paused_at is not None
     assert (second.paused_at, second.paused_by, second.pause_reason) == (
         first.paused_at,
@@ -700,64 +712,66 @@ def test_a_second_pause_keeps_the_time_and_replaces_the_reason(bench_of_three: B
     )
 
 
-def test_a_shop_that_was_never_called_can_be_paused(bench_of_three: Bench) -> None:
-    paused = pause_shop("new.shop", database=bench_of_three.database, actor="user:7")
+def test_a_shop_that_was_never_called_can_be_paused(three_product_harness: PricingHarness) -> None:
+    paused = pause_shop("new.shop", database=three_product_harness.database, actor="user:7")
     assert (paused.shop, paused.paused_at is not None, paused.pause_reason) == (
         "new.shop",
         True,
         None,
     )
-    run = bench_of_three.queued()
-    assert bench_of_three.work(run).status == "APPLIED"
+    run = three_product_harness.queued_run()
+    assert three_product_harness.work(run).status == "APPLIED"
 
 
-def test_a_pause_reason_has_at_most_1000_characters(bench_of_three: Bench) -> None:
-    pause(bench_of_three, "x" * MAX_REASON_LENGTH)
+def test_a_pause_reason_has_at_most_1000_characters(three_product_harness: PricingHarness) -> None:
+    pause(three_product_harness, "x" * MAX_REASON_LENGTH)
     with pytest.raises(InvalidInputError) as refusal:
-        pause(bench_of_three, "x" * (MAX_REASON_LENGTH + 1))
+        pause(three_product_harness, "x" * (MAX_REASON_LENGTH + 1))
     assert refusal.value.fields == (("reason", "must have at most 1000 characters"),)
 
 
 @pytest.fixture
-def bench_of_two(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(2)))
+def two_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(2)))
 
 
-def resume_by_name(bench_of_two: Bench, shop: str = SHOP) -> ShopShown:
-    return resume_shop(shop, database=bench_of_two.database, clock=bench_of_two.clock)
+def resume_by_name(harness: PricingHarness, shop: str = SHOP) -> ShopShown:
+    return resume_shop(shop, database=harness.database, clock=harness.clock)
 
 
-def mark_requests_taken(bench_of_two: Bench, *keys: str) -> None:
-    with bench_of_two.database.transaction() as session:
+def mark_requests_taken(harness: PricingHarness, *keys: str) -> None:
+    with harness.database.transaction() as session:
         for key in keys:
             mark_taken(session, key, "dagster")
 
 
-def test_resuming_a_shop_requests_a_worker_that_continues(bench_of_two: Bench) -> None:
+def test_resuming_a_shop_requests_a_worker_that_continues(
+    two_product_harness: PricingHarness,
+) -> None:
     run, other = (
-        bench_of_two.queued(),
-        bench_of_two.queued(bench_of_two.rule(name="Other")),
+        two_product_harness.queued_run(),
+        two_product_harness.queued_run(two_product_harness.rule(name="Other")),
     )
-    pause_shop(SHOP, database=bench_of_two.database, actor="user:7")
-    mark_requests_taken(bench_of_two, *(key for key, _ in bench_of_two.requests()))
-    bench_of_two.work(run)
-    bench_of_two.set_run(other.id, shop="another.shop")
-    resumed = resume_by_name(bench_of_two)
+    pause_shop(SHOP, database=two_product_harness.database, actor="user:7")
+    mark_requests_taken(two_product_harness, *(key for key, _ in two_product_harness.requests()))
+    two_product_harness.work(run)
+    two_product_harness.set_run(other.id, shop="another.shop")
+    resumed = resume_by_name(two_product_harness)
     assert (resumed.paused_at, resumed.paused_by, resumed.pause_reason) == (None, None, None)
-    assert [key for key, _ in bench_of_two.requests()][2:] == [f"rule-run-{run.id}-2"]
-    assert bench_of_two.work(run).status == "APPLIED"
+    assert [key for key, _ in two_product_harness.requests()][2:] == [f"rule-run-{run.id}-2"]
+    assert two_product_harness.work(run).status == "APPLIED"
 
 
-def test_resuming_twice_requests_one_worker(bench_of_two: Bench) -> None:
-    bench_of_two.queued()
-    pause_shop(SHOP, database=bench_of_two.database, actor="user:7")
-    resume_by_name(bench_of_two)
-    resume_by_name(bench_of_two)
-    assert len(bench_of_two.requests()) == 1
+def test_resuming_twice_requests_one_worker(two_product_harness: PricingHarness) -> None:
+    two_product_harness.queued_run()
+    pause_shop(SHOP, database=two_product_harness.database, actor="user:7")
+    resume_by_name(two_product_harness)
+    resume_by_name(two_product_harness)
+    assert len(two_product_harness.requests()) == 1
 
 
-def test_resuming_a_shop_closes_an_open_circuit(bench_of_two: Bench) -> None:
-    with bench_of_two.database.transaction() as session:
+def test_resuming_a_shop_closes_an_open_circuit(two_product_harness: PricingHarness) -> None:
+    with two_product_harness.database.transaction() as session:
         session.execute(
             update(ShopRow).values(
                 circuit="open",
@@ -766,11 +780,11 @@ def test_resuming_a_shop_closes_an_open_circuit(bench_of_two: Bench) -> None:
                 until=database_now(900.0),
             )
         )
-    circuit = resume_by_name(bench_of_two).circuit
+    circuit = resume_by_name(two_product_harness).circuit
     assert (circuit.state, circuit.throttles, circuit.failures, circuit.until) == (
         "closed",
         0,
         0,
         None,
     )
-    assert bench_of_two.work(bench_of_two.queued()).status == "APPLIED"
+    assert two_product_harness.work(two_product_harness.queued_run()).status == "APPLIED"

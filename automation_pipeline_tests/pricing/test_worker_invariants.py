@@ -1,4 +1,4 @@
-"""Stateful test of runs: the invariants hold after any sequence of operations, and every run ends."""
+"""Stateful test of runs: the invariants run_claim after any sequence of operations, and every run ends."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ from automation_pipeline.pricing.tables import RuleTargetRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 
 SHOP = "shop.test"
 VARIANTS = ("101", "102", "201", "202")
@@ -76,8 +76,10 @@ class RunLifecycle(RuleBasedStateMachine):
         super().__init__()
         self.database = new_database()
         self.clock = StandingClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
-        self.bench = Bench(self.database, self.clock, FakeShop(*shelf(2, 2)), SHOP_OPTIONS)
-        self.rule_id = self.bench.rule().id
+        self.harness = PricingHarness(
+            self.database, self.clock, FakeShop(*shelf(2, 2)), SHOP_OPTIONS
+        )
+        self.rule_id = self.harness.rule().id
         self.expected_amounts = {one: {1000} for one in VARIANTS}
         self.last_writer: dict[str, object] = dict.fromkeys(VARIANTS)
         self.planned: dict[int, list[Prices]] = {}
@@ -93,11 +95,11 @@ class RunLifecycle(RuleBasedStateMachine):
         """Preview, queue and work on a run. Failures start after the preview."""
         with self.database.reading() as session:
             pricing_rule = get_rule(session, self.rule_id)
-        self.bench.rested()
-        run = self.bench.previewed(pricing_rule)
+        self.harness.end_shop_pause()
+        run = self.harness.previewed_run(pricing_rule)
         with suppress(ConflictError, InvalidInputError):
-            self.bench.queue(run, force=True)
-        targets = self.bench.targets(run.id)
+            self.harness.queue(run, force=True)
+        targets = self.harness.targets(run.id)
         self.planned[run.id] = [prices_of(target) for target in targets]
         for target in targets:
             self.expected_amounts[str(target.variant_id)].add(target.after_json["unit_amount"])
@@ -133,39 +135,39 @@ class RunLifecycle(RuleBasedStateMachine):
 
     @rule(variant=st.sampled_from(VARIANTS), amount=st.sampled_from([1000, 900, 1234]))
     def edit_by_hand(self, variant: str, amount: int) -> None:
-        self.bench.shop.edit(variant, amount=amount)
+        self.harness.shop.edit(variant, amount=amount)
         self.expected_amounts[variant].add(amount)
         self.last_writer[variant] = None
 
     @rule(variant=st.sampled_from(VARIANTS), is_refused=st.booleans())
     def refuse(self, variant: str, is_refused: bool) -> None:
-        (self.bench.shop.refuse if is_refused else self.bench.shop.accept)(variant)
+        (self.harness.shop.refuse if is_refused else self.harness.shop.accept)(variant)
 
     @precondition(lambda self: self.unfinished())
     @rule(fault=st.sampled_from([FailureSignal(status=500), FailureSignal(status=429)]))
     def fail_until_the_circuit_opens(self, fault: FailureSignal) -> None:
         """Fail every call until the circuit opens."""
-        self.bench.shop.refuse_everything(fault)
+        self.harness.shop.refuse_everything(fault)
         for _ in range(7):
             self.work_on(self.unfinished()[0] if self.unfinished() else max(self.planned))
-        self.bench.shop.refuse_everything(None)
+        self.harness.shop.refuse_everything(None)
 
     @precondition(lambda self: self.unfinished())
     @rule()
     def pause(self) -> None:
-        before = list(self.bench.shop.written)
+        before = list(self.harness.shop.written)
         pause_shop(SHOP, database=self.database, actor="user:7")
         for run_id in self.unfinished():
             self.work_on(run_id)
-        assert self.bench.shop.written == before
+        assert self.harness.shop.written == before
         assert sweep_rule_runs(database=self.database, clock=self.clock) == []
         resume_shop(SHOP, database=self.database, clock=self.clock)
 
     def inject(self, subject: str, signal: FailureSignal | None) -> None:
         if signal is None:
-            self.bench.shop.lose_answer_once(subject)
+            self.harness.shop.lose_answer_once(subject)
         else:
-            self.bench.shop.fail_once(subject, signal)
+            self.harness.shop.fail_once(subject, signal)
 
     @invariant()
     def invariants_hold(self) -> None:
@@ -173,30 +175,30 @@ class RunLifecycle(RuleBasedStateMachine):
             runs = read_runs(session, select_runs())
         for run in runs:
             assert broken_invariants(run.id, run.status, run.targets) == []
-            assert [prices_of(target) for target in self.bench.targets(run.id)] == self.planned[
+            assert [prices_of(target) for target in self.harness.targets(run.id)] == self.planned[
                 run.id
             ]
         assert sum(run.status in ACTIVE_RUN_STATES for run in runs) <= 1
 
     @invariant()
     def every_price_was_planned_or_edited(self) -> None:
-        for variant, amount in self.bench.shop.amounts().items():
+        for variant, amount in self.harness.shop.amounts().items():
             assert amount in self.expected_amounts[variant]
 
     def work_on(self, run_id: int, crash_at: str = "") -> None:
         """Run the worker with every pending target due."""
-        self.bench.rested()
-        self.bench.make_due(run_id)
-        self.bench.expire_hold(run_id)
-        began = len(self.bench.shop.written)
+        self.harness.end_shop_pause()
+        self.harness.make_due(run_id)
+        self.harness.expire_claim(run_id)
+        began = len(self.harness.shop.written)
         # Another run of the rule may have been queued after the retry of this one was requested.
         with suppress(KilledError, ConflictError), pytest.MonkeyPatch.context() as patch:
-            arrange_crash(self.bench, patch, crash_at)
-            self.bench.work_id(run_id)
-        self.bench.shop._during_call = None
-        row = self.bench.run_row(run_id)
+            arrange_crash(self.harness, patch, crash_at)
+            self.harness.work_id(run_id)
+        self.harness.shop._during_call = None
+        row = self.harness.run_row(run_id)
         writer = run_id, row.retry_cycle, row.rollbacks
-        for write in self.bench.shop.written[began:]:
+        for write in self.harness.shop.written[began:]:
             assert self.last_writer[write.variant_id] != writer, (
                 f"{write.variant_id} was written twice by {writer}"
             )
@@ -218,11 +220,11 @@ class RunLifecycle(RuleBasedStateMachine):
             assert left.all() == []
 
     def unfinished(self) -> list[int]:
-        rows = [self.bench.run_row(run_id) for run_id in sorted(self.planned)]
+        rows = [self.harness.run_row(run_id) for run_id in sorted(self.planned)]
         return [row.id for row in rows if row.status in ACTIVE_RUN_STATES or row.wish is not None]
 
 
-def arrange_crash(bench: Bench, patch: pytest.MonkeyPatch, crash_at: str) -> None:
+def arrange_crash(harness: PricingHarness, patch: pytest.MonkeyPatch, crash_at: str) -> None:
     """Raise `KilledError` at the first write or when its outcome is saved."""
 
     async def crash_on_write(kind: str, _subject: object) -> None:
@@ -236,7 +238,7 @@ def arrange_crash(bench: Bench, patch: pytest.MonkeyPatch, crash_at: str) -> Non
             raise KilledError
 
     if crash_at == "before the first write":
-        bench.shop._during_call = crash_on_write
+        harness.shop._during_call = crash_on_write
     elif crash_at:
         patch.setattr(worker, "save_outcomes", crash_on_save)
         patch.setattr(worker, "save_rollback_outcomes", crash_on_save)

@@ -80,7 +80,7 @@ def shop_status_line(what: str, *, quiet: bool) -> AbstractContextManager[object
     return screen.status(f"{what}, at the shop's rate limit")
 
 
-NOTHING = "-"
+MISSING = "-"
 
 
 def price(document: PriceDocument) -> str:
@@ -88,7 +88,7 @@ def price(document: PriceDocument) -> str:
 
 
 def amount(units: int | None, currency: str) -> str:
-    return NOTHING if units is None else price_text(units, currency)
+    return MISSING if units is None else price_text(units, currency)
 
 
 def change(before: int, after: int, currency: str) -> Text:
@@ -144,7 +144,7 @@ def print_policy(project_id: str, policy: Policy | None) -> None:
     )
 
 
-def check_words(check: Facts, currency: str) -> str:
+def guardrail_text(check: Facts, currency: str) -> str:
     """Why a guardrail blocked a price; only its name where a fact is missing."""
     with suppress(KeyError):
         match check.get("name"):
@@ -182,7 +182,7 @@ def _each(bounds: Mapping[str, int], currency: str) -> str | None:
 
 
 # The table prints this sentence once, below it.
-_IN_SHORT = {one.words: one.replace("_", " ") for one in Warn}
+_IN_SHORT = {one.sentence: one.replace("_", " ") for one in Warn}
 _SKIPS = {str(one): one.why for one in Skip}
 
 
@@ -207,7 +207,7 @@ def print_blocked(run: RuleRun, blocked: Sequence[SkippedVariant]) -> None:
         say(f"{len(blocked)} of {run.blocked} blocked ones are shown: --all shows every one.")
 
 
-def print_account(run: RuleRun) -> None:
+def print_counts(run: RuleRun) -> None:
     """The number of selected variants, and their outcomes."""
     say(f"Picked: {picked(run)}.")
     for reason, count in skipped_by_reason(run).items():
@@ -292,7 +292,7 @@ STATE_COLOURS: Mapping[str, str] = {
 
 def print_run(run: RuleRun, policy: Policy | None) -> None:
     parent = f", created from run {run.parent_run_id}" if run.parent_run_id is not None else ""
-    trouble: Sequence[str] = [words for words in (run.error_type, run.error_message) if words]
+    problem: Sequence[str] = [words for words in (run.error_type, run.error_message) if words]
     print_facts(
         {
             "run": f"{run.id} of rule {run.rule_id}, {run.rule_name}, version {run.rule_version}{parent}",
@@ -317,7 +317,7 @@ def print_run(run: RuleRun, policy: Policy | None) -> None:
             "rollback": None
             if run.rollback_state is RollbackState.NONE
             else run.rollback_state.lower(),
-            "trouble": Text(one_line(": ".join(trouble)), "red") if trouble else None,
+            "trouble": Text(one_line(": ".join(problem)), "red") if problem else None,
         }
     )
     say_next_step(run, policy)
@@ -411,7 +411,7 @@ BLOCKED = Columns[SkippedVariant](
         "price": lambda one: amount(one.current_amount, one.currency),
         "proposed": lambda one: amount(one.proposed_amount, one.currency),
         "because": lambda one: Text(
-            "; ".join([check_words(check, one.currency) for check in one.checks] or [one.why]),
+            "; ".join([guardrail_text(check, one.currency) for check in one.checks] or [one.why]),
             "yellow",
         ),
     },

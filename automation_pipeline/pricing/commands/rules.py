@@ -31,8 +31,8 @@ from automation_pipeline.pricing.commands.rendering import (
     OfProject,
     Project,
     RuleId,
-    print_account,
     print_blocked,
+    print_counts,
     print_policy,
     print_targets,
     say_next_step,
@@ -291,7 +291,7 @@ def preview(
     )
     print_targets(run, targets)
     print_blocked(run, blocked)
-    print_account(run)
+    print_counts(run)
     if not rule(rule_id).enabled:
         say("The rule is disabled: it can be applied once it is enabled.")
     say_next_step(run, guardrails(run.project_id))

@@ -19,7 +19,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic import model_validator as checked
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import Id, Instant, JsonModel, as_document, parse
@@ -88,7 +87,7 @@ class PriceBand(_Sparse):
     eq: Amount | None = None
     currency: Currency
 
-    @checked(mode="after")
+    @model_validator(mode="after")
     def _check_bounds(self) -> Self:
         if all(bound is None for bound in (self.gt, self.gte, self.lt, self.lte, self.eq)):
             raise ValueError("must have at least one of gt, gte, lt, lte and eq")
@@ -113,7 +112,7 @@ class Selector(_Sparse):
     any_of: _Parts | None = Field(default=None, alias="or")
     opposite_of: "Selector | None" = Field(default=None, alias="not")
 
-    @checked(mode="before")
+    @model_validator(mode="before")
     @classmethod
     def _check_kind(cls, given: object) -> object:
         if not isinstance(given, Mapping):
@@ -161,7 +160,7 @@ class Selector(_Sparse):
         if op is not Comparison.IN:
             return _one_value(field, value)
         if not isinstance(value, list | tuple):
-            raise ValueError("must be a list")  # noqa: TRY004 - pydantic reads only this kind as a complaint
+            raise ValueError("must be a list")  # noqa: TRY004 - pydantic reads only this kind as a message
         return tuple(
             _one_value(field, entry)
             for entry in cast("list[object]", check_entries(cast("object", value)))
@@ -388,10 +387,10 @@ def input_document(rule: RuleInput) -> dict[str, object]:
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_PROJECT_LENGTH}}}")
 
 
-def check_project(project_id: str, complaint: str) -> None:
+def check_project(project_id: str, message: str) -> None:
     if _NAME.fullmatch(project_id) is None:
         fault = f"must be 1 to {MAX_PROJECT_LENGTH} of the letters A to Z, digits, dots, dashes and underscores"
-        raise InvalidInputError(complaint, (("project", fault),))
+        raise InvalidInputError(message, (("project", fault),))
 
 
 NEVER_NULL = "cannot be null: omit it to keep it"

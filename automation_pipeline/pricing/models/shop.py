@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LARGEST_AMOUNT = 10**12
 
-_WITHOUT_COINS = frozenset(
+_ZERO_DECIMALS = frozenset(
     {
         "BIF",
         "CLP",
@@ -42,9 +42,9 @@ _WITHOUT_COINS = frozenset(
         "XPF",
     }
 )
-_IN_THOUSANDTHS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
+_THREE_DECIMALS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
 _CURRENCY = re.compile(r"[A-Z]{3}")
-_WRITTEN = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
+_AMOUNT = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 def is_currency(text: str) -> bool:
@@ -53,9 +53,9 @@ def is_currency(text: str) -> bool:
 
 def decimals_of(currency: str) -> int:
     """The digits after the decimal point: 2 for EUR, 0 for JPY, 3 for KWD."""
-    if currency in _WITHOUT_COINS:
+    if currency in _ZERO_DECIMALS:
         return 0
-    return 3 if currency in _IN_THOUSANDTHS else 2
+    return 3 if currency in _THREE_DECIMALS else 2
 
 
 def round_half_up(number: Decimal) -> int:
@@ -65,7 +65,7 @@ def round_half_up(number: Decimal) -> int:
 
 def parse_amount(text: str, currency: str) -> int:
     """Minor units of a text such as "19.99", rounded to the decimals of the currency."""
-    if not _WRITTEN.fullmatch(text.strip()):
+    if not _AMOUNT.fullmatch(text.strip()):
         raise InvalidInputError(f"{text!r} is not an amount of {currency}.")
     return round_half_up(Decimal(text.strip()).scaleb(decimals_of(currency)))
 
@@ -87,7 +87,7 @@ class Price:
     currency: str
     compare_at: int | None = None
 
-    def stands_as(self, other: "Price", *, with_compare_at: bool) -> bool:
+    def equals(self, other: "Price", *, with_compare_at: bool) -> bool:
         """Whether the prices are equal and, with `with_compare_at`, the compare-at prices too."""
         is_same = (self.unit_amount, self.currency) == (other.unit_amount, other.currency)
         return is_same and (not with_compare_at or self.compare_at == other.compare_at)
@@ -203,7 +203,7 @@ _STATUSES: Mapping[int, FailureKind] = {
     423: FailureKind.SHOP_CLOSED,
     429: FailureKind.RATE_LIMIT,
 }
-_FAMILIES = {4: FailureKind.VALIDATION, 5: FailureKind.SERVER}
+_STATUS_CLASSES = {4: FailureKind.VALIDATION, 5: FailureKind.SERVER}
 _CODES: Mapping[str, FailureKind] = {
     "429": FailureKind.RATE_LIMIT,
     "THROTTLED": FailureKind.RATE_LIMIT,
@@ -275,13 +275,13 @@ def _kind(signal: FailureSignal) -> FailureKind:
         return FailureKind.NETWORK if signal.lost else FailureKind.UNKNOWN
     if signal.status in _STATUSES:
         return _STATUSES[signal.status]
-    return _FAMILIES.get(signal.status // 100, FailureKind.UNKNOWN)
+    return _STATUS_CLASSES.get(signal.status // 100, FailureKind.UNKNOWN)
 
 
 Value = TypeVar("Value")
 
 
-class ShopRestingError(TransientError):
+class ShopUnavailableError(TransientError):
     """The shop must not be called for longer than the caller waits."""
 
 

@@ -166,7 +166,7 @@ class Lattice:
     step: int
     first: int = 0
 
-    def holds(self, amount: int) -> bool:
+    def contains(self, amount: int) -> bool:
         return amount >= self.first and (amount - self.first) % self.step == 0
 
 
@@ -185,7 +185,7 @@ def with_ending(ending: str, decimals: int) -> Lattice | None:
     )
 
 
-_WAYS: dict[Round, Callable[[Decimal], int]] = {
+_ROUNDERS: dict[Round, Callable[[Decimal], int]] = {
     Round.UP: math.ceil,
     Round.DOWN: math.floor,
     Round.NEAREST: lambda steps: math.floor(steps + Decimal("0.5")),
@@ -198,7 +198,7 @@ def rounded(exact: Decimal, way: Round, lattice: Lattice) -> int:
     smallest coin."""
     if way is Round.NONE or exact <= 0:
         return round_half_up(exact)
-    steps = _WAYS[way]((exact - lattice.first) / lattice.step)
+    steps = _ROUNDERS[way]((exact - lattice.first) / lattice.step)
     if steps < 0 and way is Round.DOWN:
         return math.floor(exact)
     return lattice.first + lattice.step * max(steps, 0)
@@ -253,8 +253,8 @@ class Transform(JsonModel):
             written["ceiling"] = written.pop("ceil")
         if written.get("round") == "nearest_99" and written.get("ending") is None:
             written |= {"round": Round.NEAREST, "ending": ".99"}
-        wants_rounding = written.get("ending") is not None or written.get("precision") is not None
-        if wants_rounding and "round" not in written:
+        is_rounded = written.get("ending") is not None or written.get("precision") is not None
+        if is_rounded and "round" not in written:
             written["round"] = Round.NEAREST
         return written
 
@@ -377,7 +377,7 @@ class Warn(StrEnum):
     DIRECTION_REVERSED = "direction_reversed"
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         return _WARNING_TEXTS[self]
 
 

@@ -61,8 +61,8 @@ from automation_pipeline.pricing.queries.targets import (
     update_targets,
 )
 from automation_pipeline.pricing.rules.runs import (
-    END_AGAIN_AFTER,
-    LASTING_FAILURES,
+    PERMANENT_FAILURES,
+    RETRY_END_AFTER,
     WorkTarget,
     after_rollback,
 )
@@ -455,10 +455,10 @@ def end_rollback(session: Session, run: RuleRunRow, now: datetime) -> None:
         may_pass = exists().where(
             RuleTargetRow.rule_run_id == run.id,
             RuleTargetRow.status == TargetState.APPLIED,
-            RuleTargetRow.error_type.not_in(sorted(LASTING_FAILURES)),
+            RuleTargetRow.error_type.not_in(sorted(PERMANENT_FAILURES)),
         )
         if session.scalar(select(may_pass)):
-            run.promotion_ended_at, run.resume_at = None, now + END_AGAIN_AFTER
+            run.promotion_ended_at, run.resume_at = None, now + RETRY_END_AFTER
     if was_rollback or after is PricingRunState.ROLLED_BACK:
         run.wish = run.wished_by = None
     run.updated_at = now

@@ -100,26 +100,26 @@ def _in_band(band: PriceBand) -> VariantTest:
     tests = [(_ORDER_TESTS[op], bound) for op, bound in bounds.items() if bound is not None]
     tests += [] if band.eq is None else [(operator.eq, band.eq)]
 
-    def within(variant: Variant) -> bool:
+    def matches(variant: Variant) -> bool:
         amount = variant.amount
         if amount is None or variant.currency != band.currency:
             return False
         return all(holds(amount, bound) for holds, bound in tests)
 
-    return within
+    return matches
 
 
 def _by_field(field: VariantField, op: Comparison, value: object) -> VariantTest:
     """A variant without the field satisfies `ne` only."""
-    test = _test(op, _folded(value))
+    test = _test(op, _casefolded(value))
 
-    def picked(variant: Variant) -> bool:
+    def matches(variant: Variant) -> bool:
         found = _field_value(variant, field)
         if op is Comparison.NE:
             return not test(found)
         return found is not None and test(found)
 
-    return picked
+    return matches
 
 
 def _field_value(variant: Variant, field: VariantField) -> object:
@@ -127,7 +127,7 @@ def _field_value(variant: Variant, field: VariantField) -> object:
         return is_on_sale(variant)
     if field in NUMBER_FIELDS:
         return variant.inventory
-    return _folded(text_of(variant, field))
+    return _casefolded(text_of(variant, field))
 
 
 def _test(op: Comparison, value: object) -> Callable[[object], bool]:
@@ -141,9 +141,9 @@ def _test(op: Comparison, value: object) -> Callable[[object], bool]:
     return frozenset(wanted).__contains__
 
 
-def _folded(value: object) -> object:
+def _casefolded(value: object) -> object:
     if isinstance(value, tuple):
-        return tuple(_folded(entry) for entry in cast("tuple[object, ...]", value))
+        return tuple(_casefolded(entry) for entry in cast("tuple[object, ...]", value))
     return value.strip().casefold() if isinstance(value, str) else value
 
 
@@ -181,7 +181,7 @@ def limits_of(transform: Transform, before: int, cost: int | None) -> Limits:
     )
 
 
-def within(limits: Limits, amount: int) -> tuple[int, list[str]]:
+def clamp(limits: Limits, amount: int) -> tuple[int, list[str]]:
     moved: list[str] = []
     for name, bound, is_lower in (
         ("maxChange", limits.lowest_change, True),
@@ -211,7 +211,7 @@ def price(rule: RuleInput, variant: Variant) -> PriceOutcome:
         wanted = transform.compare_at
         compare_at = before.unit_amount if wanted == PRICE_BEFORE else cast("int | None", wanted)
     after = Price(trace.final_price, before.currency, compare_at)
-    if after.stands_as(before, with_compare_at=is_touched):
+    if after.equals(before, with_compare_at=is_touched):
         return PriceOutcome(variant=variant, before=before, trace=trace, skipped=Skip.NO_CHANGE)
     return PriceOutcome(
         variant=variant,
@@ -247,9 +247,9 @@ def _trace(transform: Transform, variant: Variant, before: Price) -> PriceTrace 
     start = before.unit_amount
     if transform.op is Operation.FROM_COMPARE_AT and before.compare_at is not None:
         start = before.compare_at
-    exact = _operated(transform, start)
+    exact = _exact_price(transform, start)
     rounded_price = rounded(exact, transform.round, lattice)
-    amount, applied = within(limits, rounded_price)
+    amount, applied = clamp(limits, rounded_price)
     lowest = 0 if transform.allow_zero else 1
     if amount < 0 and transform.allow_zero:
         amount = 0
@@ -273,7 +273,7 @@ def _lattice(transform: Transform, currency: str) -> Lattice | None:
     return multiples(decimals if transform.precision is None else transform.precision, decimals)
 
 
-def _operated(transform: Transform, start: int) -> Decimal:
+def _exact_price(transform: Transform, start: int) -> Decimal:
     value = transform.value or Decimal(0)
     match transform.op:
         case Operation.SET:
@@ -294,7 +294,7 @@ def _warnings(
     lattice = _lattice(transform, after.currency) if transform.round is not Round.NONE else None
     lowest, highest = limits.lowest_change, limits.highest_change
     checks = (
-        (lattice is not None and not lattice.holds(amount), Warn.ENDING_LOST),
+        (lattice is not None and not lattice.contains(amount), Warn.ENDING_LOST),
         (
             (lowest is not None and amount < lowest) or (highest is not None and amount > highest),
             Warn.CHANGE_OVER_MAXIMUM,

@@ -294,7 +294,7 @@ def reconciliation_report(
 def mismatch_of(target: LiveTarget, actual: Price) -> Mismatch | None:
     """Every difference in price or currency is a mismatch, however small."""
     expected = target.expected
-    if expected.stands_as(actual, with_compare_at=False):
+    if expected.equals(actual, with_compare_at=False):
         return None
     difference = share = None
     if expected.currency == actual.currency:

@@ -17,9 +17,9 @@ MAX_RETRY_AFTER = timedelta(minutes=15)
 
 
 class CallOutcome(StrEnum):
-    """WELL is any valid answer, including a refusal of one variant; FAILED is retryable."""
+    """SUCCEEDED is any valid answer, including a refusal of one variant; FAILED is retryable."""
 
-    WELL = "well"
+    SUCCEEDED = "succeeded"
     THROTTLED = "throttled"
     FAILED = "failed"
 
@@ -81,8 +81,8 @@ def without_probe(circuit: Circuit, probe: Circuit, now: datetime) -> Circuit:
     returned with it."""
     if circuit.state is not CircuitState.HALF_OPEN or circuit.until is None or probe.until is None:
         return circuit
-    is_of_another = circuit.until >= probe.until + CIRCUIT_PAUSE
-    return circuit if is_of_another else replace(circuit, state=CircuitState.OPEN, until=now)
+    is_newer_probe = circuit.until >= probe.until + CIRCUIT_PAUSE
+    return circuit if is_newer_probe else replace(circuit, state=CircuitState.OPEN, until=now)
 
 
 def after_answer(
@@ -96,7 +96,7 @@ def after_answer(
     changes nothing."""
     if circuit.state is CircuitState.OPEN:
         return circuit
-    if answer is CallOutcome.WELL:
+    if answer is CallOutcome.SUCCEEDED:
         return _after_success(circuit, kind)
     before = circuit.streaks.get(kind, Streak())
     streak = Streak(
@@ -105,7 +105,7 @@ def after_answer(
     )
     counted = replace(circuit, streaks={**circuit.streaks, kind: streak})
     is_half_open = circuit.state is CircuitState.HALF_OPEN
-    if is_half_open or _is_too_much(streak, retry_after):
+    if is_half_open or _must_open(streak, retry_after):
         pause = min(max(CIRCUIT_PAUSE, retry_after or CIRCUIT_PAUSE), MAX_CIRCUIT_PAUSE)
         opened_by = circuit.opened_by if is_half_open else kind
         return replace(counted, state=CircuitState.OPEN, until=now + pause, opened_by=opened_by)
@@ -134,7 +134,7 @@ def concurrency(throttles: int, full: int) -> int:
     return max(full // 2, 1) if throttles >= THROTTLES_TO_SLOW_DOWN else full
 
 
-def _is_too_much(streak: Streak, retry_after: timedelta | None) -> bool:
+def _must_open(streak: Streak, retry_after: timedelta | None) -> bool:
     is_refused_for_long = retry_after is not None and retry_after > MAX_RETRY_AFTER
     return (
         is_refused_for_long
@@ -150,7 +150,7 @@ SPARE_SHARE = 0.03
 # The limit on points that reservations of killed processes withhold from other processes.
 MAX_PENDING_SHARE = 0.5
 # Reservations end when no call was made for this time.
-FORGOTTEN_AFTER = timedelta(seconds=60)
+RESERVATION_LIFETIME = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ def default_bucket(now: datetime) -> LeakyBucket:
 
 def reserve_points(bucket: LeakyBucket, cost: float, now: datetime) -> tuple[LeakyBucket, float]:
     """Return the bucket without `cost`, and the seconds until the call may start."""
-    filled = _filled(bucket, now)
-    if now - bucket.measured_at > FORGOTTEN_AFTER:
+    filled = _refilled(bucket, now)
+    if now - bucket.measured_at > RESERVATION_LIFETIME:
         filled = replace(filled, pending=0.0)
     left = filled.available - cost
     lacking = max(SPARE_SHARE * filled.maximum - left, 0.0)
@@ -183,7 +183,7 @@ def reserve_points(bucket: LeakyBucket, cost: float, now: datetime) -> tuple[Lea
 
 
 def refund_points(bucket: LeakyBucket, cost: float, now: datetime) -> LeakyBucket:
-    filled = _filled(bucket, now)
+    filled = _refilled(bucket, now)
     return replace(
         filled, available=filled.available + cost, pending=max(filled.pending - cost, 0.0)
     )
@@ -200,7 +200,7 @@ def sync_bucket(
     """Update the bucket after the answer to a call of that cost, which started at `since`. The
     shop's figures count, less the other reservations. They may be old: if another answer came
     meanwhile, they cannot raise the estimate."""
-    filled = _filled(bucket, now)
+    filled = _refilled(bucket, now)
     pending = min(max(bucket.pending - cost, 0.0), MAX_PENDING_SHARE * bucket.maximum)
     if status is None or status.restore_rate <= 0 or status.maximum <= 0:
         return replace(filled, pending=pending)
@@ -210,7 +210,7 @@ def sync_bucket(
     return LeakyBucket(left, status.maximum, status.restore_rate, pending, now, synced_at=now)
 
 
-def _filled(bucket: LeakyBucket, now: datetime) -> LeakyBucket:
+def _refilled(bucket: LeakyBucket, now: datetime) -> LeakyBucket:
     seconds = max((now - bucket.measured_at).total_seconds(), 0.0)
     available = min(bucket.available + seconds * bucket.restore_rate, bucket.maximum)
     return replace(bucket, available=available, measured_at=now)

@@ -62,7 +62,7 @@ def approval_fault(
     return None
 
 
-def rests_until(
+def cooldown_end(
     last_applied_at: datetime | None, cooldown_minutes: int, now: datetime
 ) -> datetime | None:
     """When the rule may be applied again; None: now."""
@@ -74,8 +74,8 @@ def rests_until(
 
 # An edited price and a deleted variant are permanent reasons. Every other reason that prevents the
 # end of a promotion is transient.
-LASTING_FAILURES = frozenset({FailureKind.CONFLICT, FailureKind.NOT_FOUND})
-END_AGAIN_AFTER = timedelta(minutes=10)
+PERMANENT_FAILURES = frozenset({FailureKind.CONFLICT, FailureKind.NOT_FOUND})
+RETRY_END_AFTER = timedelta(minutes=10)
 
 
 class PromotionOverError(ConflictError):
@@ -155,9 +155,9 @@ def drift_action(
     observed: Price, before: Price, after: Price, on_drift: OnDrift, *, writes_compare_at: bool
 ) -> DriftAction:
     """A price in another currency is never overwritten, because no approval covers it."""
-    if observed.stands_as(after, with_compare_at=writes_compare_at):
+    if observed.equals(after, with_compare_at=writes_compare_at):
         return DriftAction.DONE
-    if observed.stands_as(before, with_compare_at=writes_compare_at):
+    if observed.equals(before, with_compare_at=writes_compare_at):
         return DriftAction.WRITE
     is_allowed = on_drift is OnDrift.OVERWRITE and observed.currency == before.currency
     return DriftAction.WRITE if is_allowed else DriftAction.REFUSE

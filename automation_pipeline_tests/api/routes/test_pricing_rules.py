@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.fakes.shop import PAGES
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/rules"
@@ -135,7 +135,7 @@ def test_a_malformed_id_is_a_bad_request(pricing: TestClient, named: str) -> Non
 
 class TestPreview:
     def test_a_preview_reads_the_shop_and_writes_nothing(
-        self, pricing: TestClient, bench: Bench
+        self, pricing: TestClient, harness: PricingHarness
     ) -> None:
         created(pricing, enabled=False)
         answered = pricing.post(f"{PATH}/1/preview")
@@ -143,7 +143,7 @@ class TestPreview:
         assert (answered.status_code, answered.json()["shopPaused"]) == (201, False)
         assert (run["status"], run["trigger"], run["totalTargets"]) == ("PREVIEW", "api", 2)
         assert (run["createdBy"], run["ruleName"]) == ("machine:environment", "A tenth off")
-        assert bench.shop.written == []
+        assert harness.shop.written == []
 
     def test_a_reader_can_preview_a_rule(self, pricing: TestClient, login: Login) -> None:
         created(pricing)
@@ -152,9 +152,11 @@ class TestPreview:
     def test_previewing_an_unknown_rule_is_404(self, pricing: TestClient) -> None:
         assert pricing.post(f"{PATH}/1/preview").status_code == 404
 
-    def test_a_shop_error_during_preview_is_502(self, pricing: TestClient, bench: Bench) -> None:
+    def test_a_shop_error_during_preview_is_502(
+        self, pricing: TestClient, harness: PricingHarness
+    ) -> None:
         created(pricing)
-        bench.shop.fail_always(PAGES, FailureSignal(status=401))
+        harness.shop.fail_always(PAGES, FailureSignal(status=401))
         refused = pricing.post(f"{PATH}/1/preview")
         assert (refused.status_code, refused.json()["code"]) == (502, "EXTERNAL_API_ERROR")
         assert pricing.get("/api/pricing/runs").json()["count"] == 0
@@ -162,7 +164,7 @@ class TestPreview:
 
 class TestApply:
     def test_apply_requests_a_run_that_a_worker_plans(
-        self, pricing: TestClient, bench: Bench
+        self, pricing: TestClient, harness: PricingHarness
     ) -> None:
         created(pricing)
         answered = pricing.post(f"{PATH}/1/apply")
@@ -173,24 +175,24 @@ class TestApply:
             "apply",
             None,
         )
-        assert bench.requests()[0][1] == {"run_id": int(run["id"])}
-        assert bench.work_id(int(run["id"])).status == "APPLIED"
-        assert bench.shop.amounts() == {"101": 900, "201": 900}
+        assert harness.requests()[0][1] == {"run_id": int(run["id"])}
+        assert harness.work_id(int(run["id"])).status == "APPLIED"
+        assert harness.shop.amounts() == {"101": 900, "201": 900}
 
     def test_an_idempotency_key_requests_one_run_and_a_second_run_is_refused(
-        self, pricing: TestClient, bench: Bench
+        self, pricing: TestClient, harness: PricingHarness
     ) -> None:
         created(pricing)
         first, second = (pricing.post(f"{PATH}/1/apply", headers=KEY) for _ in range(2))
         assert first.json() == second.json()
-        assert len(bench.requests()) == 1
+        assert len(harness.requests()) == 1
         assert pricing.post(f"{PATH}/1/apply").status_code == 409
 
     def test_a_rule_in_cooldown_is_refused_unless_forced(
-        self, pricing: TestClient, bench: Bench
+        self, pricing: TestClient, harness: PricingHarness
     ) -> None:
         created(pricing, cooldownMinutes=60)
-        bench.work_id(int(pricing.post(f"{PATH}/1/apply").json()["data"]["id"]))
+        harness.work_id(int(pricing.post(f"{PATH}/1/apply").json()["data"]["id"]))
         assert pricing.post(f"{PATH}/1/apply").json()["code"] == "CONFLICT"
         assert pricing.post(f"{PATH}/1/apply", json={"force": True}).status_code == 202
 
@@ -219,7 +221,7 @@ class TestTimes:
 
     @pytest.mark.parametrize("time", ["scheduleAt", "endsAt"])
     def test_scheduling_a_rule_needs_the_runs_permission(
-        self, bench: Bench, login: Login, time: str
+        self, harness: PricingHarness, login: Login, time: str
     ) -> None:
         timed, author, author_with_runs = (
             {time: "2027-01-01T00:00:00Z"},
@@ -293,9 +295,9 @@ def test_a_policy_with_an_invalid_project_name_is_refused(
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 def test_the_permission_for_runs_does_not_change_guardrails(
-    pricing: TestClient, login: Login, bench: Bench, method: str
+    pricing: TestClient, login: Login, harness: PricingHarness, method: str
 ) -> None:
-    bench.guard("shoes", maxPctDelta=0.1)
+    harness.set_policy("shoes", maxPctDelta=0.1)
     whole = dict.fromkeys(
         ("pricing.read", "pricing.write", "pricing.runs.write", "pricing.policies.read"), "ALL"
     )
@@ -305,8 +307,8 @@ def test_the_permission_for_runs_does_not_change_guardrails(
     assert (kept["maxPctDelta"], kept["autoApply"]) == (0.1, False)
 
 
-def test_the_permission_for_guardrails_is_enough(login: Login, bench: Bench) -> None:
+def test_the_permission_for_guardrails_is_enough(login: Login, harness: PricingHarness) -> None:
     keeper = login({"pricing.policies.write": "ALL"})
     assert keeper.put(f"{POLICY}/shoes", json=GUARDRAILS).status_code == 200
     assert keeper.delete(f"{POLICY}/shoes").status_code == 200
-    assert [event.name for event in bench.events()] == ["policy.changed", "policy.removed"]
+    assert [event.name for event in harness.events()] == ["policy.changed", "policy.removed"]

@@ -13,14 +13,14 @@ from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.api.conftest import Login
-from automation_pipeline_tests.pricing.bench import UNLIMITED, Bench
+from automation_pipeline_tests.pricing.harness import UNLIMITED, PricingHarness
 from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/shop"
 
 
-def test_a_shop_without_calls_has_no_bucket(pricing: TestClient, bench: Bench) -> None:
-    with bench.database.transaction() as session:
+def test_a_shop_without_calls_has_no_bucket(pricing: TestClient, harness: PricingHarness) -> None:
+    with harness.database.transaction() as session:
         session.execute(delete(ShopRow))
     shown = pricing.get(PATH).json()["data"]
     assert (shown["shop"], shown["circuit"]["state"], shown["bucket"]) == (
@@ -31,19 +31,19 @@ def test_a_shop_without_calls_has_no_bucket(pricing: TestClient, bench: Bench) -
 
 
 def test_the_shop_can_be_paused_and_resumed(
-    pricing: TestClient, login: Login, bench: Bench
+    pricing: TestClient, login: Login, harness: PricingHarness
 ) -> None:
     assert pricing.get(PATH).json()["data"]["bucket"]["maximum"] == UNLIMITED
     user = login({"pricing.runs.write": "ALL"})
     paused = user.post(f"{PATH}/pause", json={"reason": "Stocktaking"}).json()["data"]
     assert (paused["pausedBy"], paused["pauseReason"]) == ("user:12", "Stocktaking")
     assert pricing.get(PATH).json()["data"]["pausedAt"] == paused["pausedAt"]
-    run = bench.queued()
-    bench.work(run)
-    assert bench.shop.written == []
+    run = harness.queued_run()
+    harness.work(run)
+    assert harness.shop.written == []
     resumed = pricing.post(f"{PATH}/resume").json()["data"]
     assert (resumed["pausedAt"], resumed["pausedBy"], resumed["pauseReason"]) == (None, None, None)
-    assert bench.work(run).status == "APPLIED"
+    assert harness.work(run).status == "APPLIED"
 
 
 @pytest.mark.parametrize("body", [{"reason": "x" * 1001}, {"reason": 1}, {"nonsense": 1}])
@@ -66,11 +66,11 @@ KEY = {"Idempotency-Key": "once"}
 
 
 @pytest.fixture
-def run_id(bench: Bench) -> int:
+def run_id(harness: PricingHarness) -> int:
     """A run of the project shoes with one permanently failed target."""
-    bench.shop.fail_always("2", FailureSignal(status=404))
-    run = bench.work(bench.queued(bench.rule(project_id="shoes")))
-    bench.shop.fail_no_more("2")
+    harness.shop.fail_always("2", FailureSignal(status=404))
+    run = harness.work(harness.queued_run(harness.rule(project_id="shoes")))
+    harness.shop.fail_no_more("2")
     return run.id
 
 
@@ -88,7 +88,7 @@ def test_the_dead_letter_report_covers_one_project(pricing: TestClient, run_id: 
 
 
 def test_dead_letters_are_retried_only_with_force(
-    pricing: TestClient, bench: Bench, run_id: int
+    pricing: TestClient, harness: PricingHarness, run_id: int
 ) -> None:
     where = {"project": "shoes"}
     none = pricing.post(f"{LETTERS}/retry", params=where)
@@ -97,7 +97,7 @@ def test_dead_letters_are_retried_only_with_force(
     assert answered.json()["data"] == {"runIds": [str(run_id)], "skipped": []}
     again = pricing.post(f"{LETTERS}/retry", params=where, json={"force": True}, headers=KEY)
     assert (again.json(), again.headers["idempotent-replay"]) == (answered.json(), "true")
-    assert bench.work_id(run_id).status == "APPLIED"
+    assert harness.work_id(run_id).status == "APPLIED"
 
 
 def test_retrying_a_queued_run_skips_it_with_a_reason(pricing: TestClient, run_id: int) -> None:
@@ -112,9 +112,9 @@ def test_retrying_a_queued_run_skips_it_with_a_reason(pricing: TestClient, run_i
 
 
 def test_acknowledged_dead_letters_are_not_counted(
-    pricing: TestClient, bench: Bench, run_id: int
+    pricing: TestClient, harness: PricingHarness, run_id: int
 ) -> None:
-    applied, failed = (str(target.id) for target in bench.targets(run_id))
+    applied, failed = (str(target.id) for target in harness.targets(run_id))
     where = {"project": "shoes"}
     refused = pricing.post(f"{LETTERS}/acknowledge", params=where, json={"targetIds": [applied]})
     assert (refused.status_code, refused.json()["details"][0]["field"]) == (400, "targetIds")
@@ -139,10 +139,12 @@ CHANGES, ALERTS = "/api/pricing/price-changes", "/api/pricing/alerts"
 
 
 def test_price_changes_are_listed_in_order_and_can_be_filtered(
-    pricing: TestClient, bench: Bench
+    pricing: TestClient, harness: PricingHarness
 ) -> None:
-    first = bench.work(bench.queued())
-    second = bench.work(bench.queued(bench.rule(project_id="shoes", selector={"sku": "SKU-1-1"})))
+    first = harness.work(harness.queued_run())
+    second = harness.work(
+        harness.queued_run(harness.rule(project_id="shoes", selector={"sku": "SKU-1-1"}))
+    )
     of_both, of_second = (
         [("101", 900), ("201", 900)],
         [("101", 810)],
@@ -167,7 +169,7 @@ def listed(pricing: TestClient, query: dict[str, Any]) -> list[tuple[str, int]]:
     return [(one["variantId"], one["toAmount"]) for one in document["data"]]
 
 
-def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> None:
+def test_alerts_are_listed_newest_first(pricing: TestClient, harness: PricingHarness) -> None:
     raised = [
         AlertCondition(
             name=PricingAlertName.DEAD_LETTERS,
@@ -177,8 +179,8 @@ def test_alerts_are_listed_newest_first(pricing: TestClient, bench: Bench) -> No
         )
         for project in ("default", "shoes")
     ]
-    with bench.database.transaction() as session:
-        add_alerts(session, PRICING_ALERTS, raised, bench.clock.now(), {})
+    with harness.database.transaction() as session:
+        add_alerts(session, PRICING_ALERTS, raised, harness.clock.now(), {})
     document = pricing.get(ALERTS).json()
     assert [(one["projectId"], one["name"], one["status"]) for one in document["data"]] == [
         ("shoes", "dlq_size", "unsent"),

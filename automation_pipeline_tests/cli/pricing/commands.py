@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from automation_pipeline_tests.cli.terminal import CommandResult, Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, variant
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 
 TENTH_OFF: dict[str, object] = {
     "name": "Summer [sale]",
@@ -28,7 +28,7 @@ def a_shop() -> FakeShop:
 @dataclass(frozen=True)
 class PricingCommands:
     terminal: Terminal
-    bench: Bench
+    harness: PricingHarness
 
     def run(self, *arguments: str, **given: object) -> CommandResult:
         return self.terminal.run("pricing", *arguments, **given)  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ class PricingCommands:
         return run_id
 
     def work(self, run_id: str) -> None:
-        self.bench.work_id(int(run_id))
+        self.harness.work_id(int(run_id))
 
     def target(self, run_id: str, variant_id: str) -> str:
         found = {

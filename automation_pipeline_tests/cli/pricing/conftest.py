@@ -10,7 +10,7 @@ from automation_pipeline.core.clock import SystemClock
 from automation_pipeline_tests.cli.pricing.commands import PricingCommands, a_shop
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 
 
 @pytest.fixture
@@ -30,4 +30,4 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> FakeShop:
 
 @pytest.fixture
 def commands(terminal: Terminal, shop: FakeShop) -> PricingCommands:
-    return PricingCommands(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time is passed
+    return PricingCommands(terminal, PricingHarness(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time is passed

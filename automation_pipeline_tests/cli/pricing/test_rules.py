@@ -5,7 +5,7 @@ import json
 import pytest
 
 from automation_pipeline.pricing.commands import rules as preview
-from automation_pipeline.pricing.commands.rendering import check_words
+from automation_pipeline.pricing.commands.rendering import guardrail_text
 from automation_pipeline_tests.cli.pricing.commands import TENTH_OFF, PricingCommands
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
 from automation_pipeline_tests.tables import every_case
@@ -213,7 +213,7 @@ def test_every_policy_error_names_its_field(commands: PricingCommands) -> None:
     ],
 )
 def test_a_guardrail_check_is_described_in_words(check: dict[str, object], text: str) -> None:
-    assert check_words({"ok": False, **check}, "EUR") == text
+    assert guardrail_text({"ok": False, **check}, "EUR") == text
 
 
 def rows(text: str) -> list[list[str]]:

@@ -102,7 +102,7 @@ def test_alerts_are_listed_newest_first(commands: PricingCommands) -> None:
         ),
     ]
     with commands.terminal.database.transaction() as session:
-        add_alerts(session, PRICING_ALERTS, raised, commands.bench.clock.now(), {})
+        add_alerts(session, PRICING_ALERTS, raised, commands.harness.clock.now(), {})
     assert [one["projectId"] for one in commands.json("alerts")["alerts"]] == ["summer", "default"]
     assert [one["id"] for one in commands.json("alerts", "--project", "default")["alerts"]] == ["1"]
     result = commands.text("alerts", "--limit", "1")

@@ -12,7 +12,7 @@ from automation_pipeline_tests.cli.pricing.commands import TENTH_OFF, PricingCom
 from automation_pipeline_tests.cli.remote.served import RemoteTerminal
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rows import EVERY_ALERT
 
 READ_COMMANDS = """
@@ -95,7 +95,7 @@ def pricing(terminal: Terminal, shop: FakeShop) -> PricingCommands:
     and a rule."""
     terminal.export(LOGNAME="ada")
     shop.refuse("11")
-    pricing = PricingCommands(terminal, Bench(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time passes
+    pricing = PricingCommands(terminal, PricingHarness(terminal.database, SystemClock(), shop))  # type: ignore[arg-type]  no time passes
     pricing.applied()
     pricing.rule("--project", "summer", name="Été", enabled=False)
     pricing.json(

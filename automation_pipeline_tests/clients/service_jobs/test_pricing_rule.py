@@ -18,20 +18,20 @@ from automation_pipeline_tests.clients.service_jobs.job_contexts import (
 )
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rows import a_run, run_rows
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(
+def harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(
         database, clock, FakeShop(*shelf(2)), {"longest_pause_seconds": 0.0, "calls_at_once": 1}
     )
 
 
 @pytest.fixture
-def runner(bench: Bench) -> RemoteRunner:
-    return PricingRuleJob(bench.database, bench.clock, lambda: bench.front.name)
+def runner(harness: PricingHarness) -> RemoteRunner:
+    return PricingRuleJob(harness.database, harness.clock, lambda: harness.storefront.name)
 
 
 def start(runner: RemoteRunner, rule: PricingRule, **more: Any) -> dict[str, Any]:
@@ -47,13 +47,13 @@ def end_of(runner: RemoteRunner, following: dict[str, Any]) -> AttemptEnd | None
 
 
 def test_starting_the_job_requests_a_run_and_follows_it_until_applied(
-    bench: Bench, runner: RemoteRunner
+    harness: PricingHarness, runner: RemoteRunner
 ) -> None:
-    following = start(runner, bench.rule())
-    row = bench.run_row(run_id(following))
-    assert (row.created_by, row.wish, row.shop) == ("org-job:7", "apply", bench.front.name)
+    following = start(runner, harness.rule())
+    row = harness.run_row(run_id(following))
+    assert (row.created_by, row.wish, row.shop) == ("org-job:7", "apply", harness.storefront.name)
     assert end_of(runner, following) is None
-    bench.work_id(run_id(following))
+    harness.work_id(run_id(following))
     end = end_of(runner, following)
     assert (end and end.status, end and end.result) == (
         "success",
@@ -69,29 +69,33 @@ def test_starting_the_job_requests_a_run_and_follows_it_until_applied(
     )
 
 
-def test_a_run_without_price_changes_succeeds(bench: Bench, runner: RemoteRunner) -> None:
-    following = start(runner, bench.rule(selector={"tag": "nowhere"}))
-    bench.work_id(run_id(following))
+def test_a_run_without_price_changes_succeeds(
+    harness: PricingHarness, runner: RemoteRunner
+) -> None:
+    following = start(runner, harness.rule(selector={"tag": "nowhere"}))
+    harness.work_id(run_id(following))
     end = end_of(runner, following)
     assert end is not None
     assert (end.status, (end.result or {})["targets"]) == ("success", 0)
 
 
-def test_a_rolled_back_start_requests_no_run(bench: Bench, runner: RemoteRunner) -> None:
-    rule = bench.rule()
+def test_a_rolled_back_start_requests_no_run(harness: PricingHarness, runner: RemoteRunner) -> None:
+    rule = harness.rule()
     with pytest.raises(Killed):
-        killed_after(lambda: start(runner, rule), bench.database)
-    assert (run_rows(bench.database), bench.requests()) == ([], [])
+        killed_after(lambda: start(runner, rule), harness.database)
+    assert (run_rows(harness.database), harness.requests()) == ([], [])
 
 
-def test_a_busy_cooling_or_deleted_rule_is_reported(bench: Bench, runner: RemoteRunner) -> None:
+def test_a_busy_cooling_or_deleted_rule_is_reported(
+    harness: PricingHarness, runner: RemoteRunner
+) -> None:
     busy, resting, disabled = (
-        bench.rule(),
-        bench.rule(cooldownMinutes=60),
-        bench.rule(enabled=False),
+        harness.rule(),
+        harness.rule(cooldownMinutes=60),
+        harness.rule(enabled=False),
     )
     start(runner, busy)
-    a_run(bench.database, resting, "APPLIED", bench.clock.now())
+    a_run(harness.database, resting, "APPLIED", harness.clock.now())
     for rule in (busy, resting, disabled):
         with pytest.raises(ConflictError):
             start(runner, rule)
@@ -100,13 +104,13 @@ def test_a_busy_cooling_or_deleted_rule_is_reported(bench: Bench, runner: Remote
     assert run_id(start(runner, resting, force=True)) > 0
 
 
-def test_without_a_shop_no_run_is_requested(bench: Bench) -> None:
+def test_without_a_shop_no_run_is_requested(harness: PricingHarness) -> None:
     def unset() -> str:
         raise PermanentError("SHOP_API_BASE_URL is not set")
 
     with pytest.raises(PermanentError, match="SHOP_API_BASE_URL"):
-        start(PricingRuleJob(bench.database, bench.clock, unset), bench.rule())
-    assert run_rows(bench.database) == []
+        start(PricingRuleJob(harness.database, harness.clock, unset), harness.rule())
+    assert run_rows(harness.database) == []
 
 
 @pytest.mark.parametrize(
@@ -131,17 +135,17 @@ def test_the_run_status_decides_the_job_status(
     columns: dict[str, Any],
     ends: str | None,
     code: str | None,
-    bench: Bench,
+    harness: PricingHarness,
     runner: RemoteRunner,
 ) -> None:
     values = {name: value for name, value in columns.items() if name != "is_cancelled"}
     if "is_cancelled" in columns:
-        values["cancel_requested_at"] = bench.clock.now()
+        values["cancel_requested_at"] = harness.clock.now()
     id_ = a_run(
-        bench.database,
-        bench.rule(),
+        harness.database,
+        harness.rule(),
         status,
-        bench.clock.now(),
+        harness.clock.now(),
         targets,
         total_targets=len(targets),
         **values,
@@ -151,10 +155,10 @@ def test_the_run_status_decides_the_job_status(
 
 
 def test_a_partial_run_reports_the_number_of_failed_prices(
-    bench: Bench, runner: RemoteRunner
+    harness: PricingHarness, runner: RemoteRunner
 ) -> None:
-    at, targets = bench.clock.now(), ["APPLIED", "FAILED"]
-    id_ = a_run(bench.database, bench.rule(), "PARTIAL", at, targets, total_targets=2)
+    at, targets = harness.clock.now(), ["APPLIED", "FAILED"]
+    id_ = a_run(harness.database, harness.rule(), "PARTIAL", at, targets, total_targets=2)
     end = end_of(runner, {"ruleRunId": str(id_)})
     assert end is not None
     assert (end.result or {})["note"] == (
@@ -162,29 +166,31 @@ def test_a_partial_run_reports_the_number_of_failed_prices(
     )
 
 
-def test_the_job_waits_for_the_approval_of_its_run(bench: Bench, runner: RemoteRunner) -> None:
-    bench.guard(autoApply=False)
-    following = start(runner, bench.rule())
-    assert bench.work_id(run_id(following)).status == "PREVIEW"
+def test_the_job_waits_for_the_approval_of_its_run(
+    harness: PricingHarness, runner: RemoteRunner
+) -> None:
+    harness.set_policy(autoApply=False)
+    following = start(runner, harness.rule())
+    assert harness.work_id(run_id(following)).status == "PREVIEW"
     assert end_of(runner, following) is None
-    run = bench.run(run_id(following))
-    bench.approve(run)
-    bench.queue(run)
+    run = harness.run(run_id(following))
+    harness.approve(run)
+    harness.queue(run)
     assert end_of(runner, following) is None
-    bench.work(run)
+    harness.work(run)
     end = end_of(runner, following)
     assert (end and end.status) == "success"
 
 
 def test_a_run_not_approved_in_time_fails_the_job_with_a_conflict(
-    bench: Bench, runner: RemoteRunner
+    harness: PricingHarness, runner: RemoteRunner
 ) -> None:
-    bench.guard(autoApply=False)
-    following = start(runner, bench.rule())
-    bench.work_id(run_id(following))
-    bench.pass_minutes(15)
+    harness.set_policy(autoApply=False)
+    following = start(runner, harness.rule())
+    harness.work_id(run_id(following))
+    harness.pass_minutes(15)
     assert end_of(runner, following) is None
-    bench.pass_minutes(1)
+    harness.pass_minutes(1)
     end = end_of(runner, following)
     assert end is not None
     assert (end.status, end.error_code) == ("failed", "CONFLICT")
@@ -199,48 +205,48 @@ def test_a_deleted_run_fails_the_job_as_not_found(runner: RemoteRunner) -> None:
     assert (end and end.error_code, end and end.error) == ("NOT_FOUND", "Rule run 99 is gone.")
 
 
-def test_a_cancelled_job_cancels_its_run(bench: Bench, runner: RemoteRunner) -> None:
-    following = start(runner, bench.rule())
+def test_a_cancelled_job_cancels_its_run(harness: PricingHarness, runner: RemoteRunner) -> None:
+    following = start(runner, harness.rule())
     assert [runner.cancel(following, "user:12", "wrong day") for _ in range(2)] == [False, False]
-    assert bench.run_row(run_id(following)).cancelled_by == "user:12"
+    assert harness.run_row(run_id(following)).cancelled_by == "user:12"
     end = end_of(runner, following)
     assert (end and end.status) == "cancelled"
-    assert bench.work_id(run_id(following)).status == "PREVIEW"
+    assert harness.work_id(run_id(following)).status == "PREVIEW"
     assert runner.cancel({"ruleRunId": "99"}, "user:12") is False
 
 
 def test_cancelling_a_preview_that_awaits_approval_prevents_its_application(
-    bench: Bench, runner: RemoteRunner
+    harness: PricingHarness, runner: RemoteRunner
 ) -> None:
-    bench.guard(autoApply=False)
-    following = start(runner, bench.rule())
+    harness.set_policy(autoApply=False)
+    following = start(runner, harness.rule())
     assert runner.cancel(following, "user:12") is False
-    following = start(runner, bench.rule())
-    bench.work_id(run_id(following))
+    following = start(runner, harness.rule())
+    harness.work_id(run_id(following))
     assert [runner.cancel(following, "user:12") for _ in range(2)] == [True, True]
-    run = bench.run(run_id(following))
-    bench.approve(run)
-    assert bench.work(run).status == "PREVIEW"
-    bench.queue(run)
+    run = harness.run(run_id(following))
+    harness.approve(run)
+    assert harness.work(run).status == "PREVIEW"
+    harness.queue(run)
     assert runner.cancel(following, "user:12") is False
-    assert bench.run_row(run.id).cancelled_by == "user:12"
+    assert harness.run_row(run.id).cancelled_by == "user:12"
 
 
 def test_polling_many_runs_takes_as_many_queries_as_polling_one(
-    bench: Bench, runner: RemoteRunner
+    harness: PricingHarness, runner: RemoteRunner
 ) -> None:
     ids = [
-        a_run(bench.database, bench.rule(), "APPLIED", bench.clock.now(), ["APPLIED"])
+        a_run(harness.database, harness.rule(), "APPLIED", harness.clock.now(), ["APPLIED"])
         for _ in range(4)
     ]
     counts: list[int] = []
     for chosen in (ids[:1], ids):
         seen: list[str] = []
         listener = lambda *given: seen.append(given[2])  # noqa: E731, B023  takes the arguments of the event
-        event.listen(bench.database.engine, "before_cursor_execute", listener)
+        event.listen(harness.database.engine, "before_cursor_execute", listener)
         assert len(runner.find_ended({id_: {"ruleRunId": str(id_)} for id_ in chosen})) == len(
             chosen
         )
-        event.remove(bench.database.engine, "before_cursor_execute", listener)
+        event.remove(harness.database.engine, "before_cursor_execute", listener)
         counts.append(len(seen))
     assert counts[0] == counts[1]

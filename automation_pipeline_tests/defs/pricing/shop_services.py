@@ -1,4 +1,4 @@
-"""Pricing jobs in Dagster with a fake shop, on the services of a bench."""
+"""Pricing jobs in Dagster with a fake shop, on the services of a harness."""
 
 from datetime import UTC, datetime
 
@@ -13,29 +13,29 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 
 RESOURCES = {"services": ServicesResource()}
 SHOP_URL = "https://shop.test"
 
 
-def bench_with_services(
+def harness_with_services(
     database: Database, monkeypatch: pytest.MonkeyPatch, **settings: object
-) -> Bench:
+) -> PricingHarness:
     """The clock starts at the current time, like the clocks of Dagster and the database; the worker
     does not wait."""
-    bench = Bench(
+    harness = PricingHarness(
         database,
         StandingClock(datetime.now(UTC)),
         FakeShop(*shelf(3)),
         {"longest_pause_seconds": 0.0},
     )
     given = {"shop_api_base_url": SHOP_URL, "shop_api_token": "shop-token", **settings}
-    services = bootstrap.Services(Settings(**given), bench.clock)  # type: ignore[arg-type]
-    services.__dict__.update(database=database, storefront=bench.front)
-    services.meter = bench.meter
+    services = bootstrap.Services(Settings(**given), harness.clock)  # type: ignore[arg-type]
+    services.__dict__.update(database=database, storefront=harness.storefront)
+    services.meter = harness.meter
     monkeypatch.setattr(bootstrap, "services", lambda: services)
-    return bench
+    return harness
 
 
 def execute(
@@ -51,9 +51,9 @@ def execute(
         )
 
 
-def launch(bench: Bench, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
+def launch(harness: PricingHarness, job: dg.JobDefinition) -> dg.ExecuteInProcessResult:
     """Execute the job of the one waiting request."""
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
     asked = run_request(request)
     assert asked.job_name == job.name

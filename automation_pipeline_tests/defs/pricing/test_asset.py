@@ -8,7 +8,7 @@ import pytest
 from automation_pipeline.defs.pricing import pricing_runs, pricing_runs_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, bench_with_services
+from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, harness_with_services
 from automation_pipeline_tests.pricing.rows import a_check, an_ended_run
 
 DAY = "2026-05-04"
@@ -17,7 +17,7 @@ MIDNIGHT = datetime(2026, 5, 3, 22, 0, tzinfo=UTC)  # in Paris
 
 @pytest.fixture(autouse=True)
 def _services(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench_with_services(database, monkeypatch)
+    harness_with_services(database, monkeypatch)
 
 
 def materialize() -> tuple[dict[str, object], dict[str, tuple[bool, str]]]:

@@ -18,35 +18,35 @@ from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.defs.pricing.shop_services import (
     RESOURCES,
-    bench_with_services,
     execute,
+    harness_with_services,
     launch,
     metadata_of,
     refusal,
 )
 from automation_pipeline_tests.fakes.shop import PAGES, shelf
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.tables import every_case
 
 OP = "work_rule_run"
 
 
 @pytest.fixture
-def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return bench_with_services(database, monkeypatch)
+def harness(database: Database, monkeypatch: pytest.MonkeyPatch) -> PricingHarness:
+    return harness_with_services(database, monkeypatch)
 
 
-def request_states(bench: Bench) -> list[str]:
-    with bench.database.reading() as session:
+def request_states(harness: PricingHarness) -> list[str]:
+    with harness.database.reading() as session:
         return list(session.scalars(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
-def test_a_requested_run_applies_prices(bench: Bench) -> None:
-    run_id = bench.asked_for(bench.rule())
-    result = launch(bench, rule_run)
+def test_a_requested_run_applies_prices(harness: PricingHarness) -> None:
+    run_id = harness.request_run(harness.rule())
+    result = launch(harness, rule_run)
     assert result.success
-    assert bench.shop.amounts() == {"101": 900, "201": 900, "301": 900}
-    assert (bench.run(run_id).status, request_states(bench)[0]) == ("APPLIED", "taken")
+    assert harness.shop.amounts() == {"101": 900, "201": 900, "301": 900}
+    assert (harness.run(run_id).status, request_states(harness)[0]) == ("APPLIED", "taken")
     page = metadata_of(result)
     assert (page["run"], page["status"], page["applied"], page["success_rate"]) == (
         str(run_id),
@@ -59,17 +59,17 @@ def test_a_requested_run_applies_prices(bench: Bench) -> None:
     assert "resume_at" not in page
 
 
-def test_the_target_table_has_at_most_twenty_rows(bench: Bench) -> None:
-    bench.shop.put(*shelf(25))
-    bench.asked_for(bench.rule())
-    assert str(metadata_of(launch(bench, rule_run))["targets"]).count("\n") == 21
+def test_the_target_table_has_at_most_twenty_rows(harness: PricingHarness) -> None:
+    harness.shop.put(*shelf(25))
+    harness.request_run(harness.rule())
+    assert str(metadata_of(launch(harness, rule_run))["targets"]).count("\n") == 21
 
 
-def test_the_step_of_a_failed_run_fails(bench: Bench) -> None:
+def test_the_step_of_a_failed_run_fails(harness: PricingHarness) -> None:
     for product in ("1", "2", "3"):
-        bench.shop.fail_always(product, FailureSignal(status=404))
-    bench.asked_for(bench.rule())
-    result = launch(bench, rule_run)
+        harness.shop.fail_always(product, FailureSignal(status=404))
+    harness.request_run(harness.rule())
+    result = launch(harness, rule_run)
     assert not result.success
     [failed] = [
         event.step_failure_data.user_failure_data
@@ -81,66 +81,66 @@ def test_the_step_of_a_failed_run_fails(bench: Bench) -> None:
     assert (page["status"], page["failed"], page["success_rate"]) == ("FAILED", 3, 0.0)
 
 
-def test_a_run_waiting_for_its_next_attempt_shows_the_time(bench: Bench) -> None:
-    bench.shop.fail_once("2", FailureSignal(status=500))
-    bench.asked_for(bench.rule())
-    page = metadata_of(launch(bench, rule_run))
+def test_a_run_waiting_for_its_next_attempt_shows_the_time(harness: PricingHarness) -> None:
+    harness.shop.fail_once("2", FailureSignal(status=500))
+    harness.request_run(harness.rule())
+    page = metadata_of(launch(harness, rule_run))
     assert (page["status"], page["applied"]) == ("APPLYING", 2)
     assert page["resume_at"]
 
 
 @every_case("status", [401, 500])
 def test_a_run_with_an_unreadable_catalogue_stores_the_reason_and_is_retried(
-    bench: Bench, status: int
+    harness: PricingHarness, status: int
 ) -> None:
-    bench.shop.fail_always(PAGES, FailureSignal(status=status))
-    run_id = bench.asked_for(bench.rule())
+    harness.shop.fail_always(PAGES, FailureSignal(status=status))
+    run_id = harness.request_run(harness.rule())
     result = execute(rule_run, OP, run_id=run_id)
     assert not result.success
-    run = bench.run(run_id)
+    run = harness.run(run_id)
     assert (run.status, run.wish) == ("PREVIEW", "apply")
     assert run.error_message == "The shop fails as the test asks (page)."
     assert run.resume_at
     assert 290 < (run.resume_at - datetime.now(UTC)).total_seconds() <= 300
-    bench.shop.fail_no_more(PAGES)
+    harness.shop.fail_no_more(PAGES)
     assert execute(rule_run, OP, run_id=run_id).success
-    applied = bench.run(run_id)
+    applied = harness.run(run_id)
     assert (applied.status, applied.error_message, applied.resume_at) == ("APPLIED", None, None)
-    bench.shop.put(*shelf(3))
+    harness.shop.put(*shelf(3))
 
 
-def test_the_launchpad_creates_and_executes_a_run_of_a_rule(bench: Bench) -> None:
-    rule = bench.rule()
+def test_the_launchpad_creates_and_executes_a_run_of_a_rule(harness: PricingHarness) -> None:
+    rule = harness.rule()
     page = metadata_of(execute(rule_run, OP, rule_id=rule.id))
-    run = bench.run(int(str(page["run"])))
+    run = harness.run(int(str(page["run"])))
     assert (page["status"], run.trigger, run.created_by) == ("APPLIED", "launchpad", "launchpad")
-    assert set(request_states(bench)[:1]) == {"taken"}
+    assert set(request_states(harness)[:1]) == {"taken"}
 
 
-def test_a_retried_launch_reuses_its_run(bench: Bench) -> None:
-    rule = bench.rule()
+def test_a_retried_launch_reuses_its_run(harness: PricingHarness) -> None:
+    rule = harness.rule()
     made = metadata_of(execute(rule_run, OP, rule_id=rule.id))["run"]
     again = execute(rule_run, OP, {RUN_ID_TAG: str(made)}, rule_id=rule.id)
     assert metadata_of(again)["run"] == made
-    assert len(bench.shop.written) == 3
+    assert len(harness.shop.written) == 3
 
 
-def test_a_preview_does_not_write_to_the_shop(bench: Bench) -> None:
-    rule = bench.rule()
+def test_a_preview_does_not_write_to_the_shop(harness: PricingHarness) -> None:
+    rule = harness.rule()
     page = metadata_of(execute(rule_run, OP, rule_id=rule.id, preview_only=True))
     assert (page["status"], page["preview"]) == ("PREVIEW", 3)
     assert "9.00 EUR | PREVIEW" in str(page["targets"])
-    assert (bench.shop.written, bench.shop.times("write")) == ([], 0)
+    assert (harness.shop.written, harness.shop.times("write")) == ([], 0)
 
 
-def test_a_preview_of_an_existing_run_only_plans_it(bench: Bench) -> None:
-    run_id = bench.asked_for(bench.rule())
+def test_a_preview_of_an_existing_run_only_plans_it(harness: PricingHarness) -> None:
+    run_id = harness.request_run(harness.rule())
     page = metadata_of(execute(rule_run, OP, run_id=run_id, preview_only=True))
-    assert (page["status"], page["preview"], bench.shop.written) == ("PREVIEW", 3, [])
+    assert (page["status"], page["preview"], harness.shop.written) == ("PREVIEW", 3, [])
 
 
-def test_a_launch_during_the_cooldown_is_rejected_unless_forced(bench: Bench) -> None:
-    rule = bench.rule(cooldownMinutes=60)
+def test_a_launch_during_the_cooldown_is_rejected_unless_forced(harness: PricingHarness) -> None:
+    rule = harness.rule(cooldownMinutes=60)
     assert execute(rule_run, OP, rule_id=rule.id).success
     assert "rests until" in refusal(execute(rule_run, OP, rule_id=rule.id))
     assert execute(rule_run, OP, rule_id=rule.id, force=True).success
@@ -161,18 +161,20 @@ def test_a_launch_during_the_cooldown_is_rejected_unless_forced(bench: Bench) ->
     ],
 )
 def test_an_invalid_run_config_is_rejected_with_one_sentence(
-    bench: Bench, config: dict[str, object], message: str
+    harness: PricingHarness, config: dict[str, object], message: str
 ) -> None:
     assert refusal(execute(rule_run, OP, **config)).startswith(message)
 
 
-def test_an_illegal_transition_is_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_illegal_transition_is_counted(
+    harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def illegal(*_args: object, **_kwargs: object) -> None:
         raise IllegalMoveError("rule run", "APPLIED", "APPLYING")
 
     monkeypatch.setattr("automation_pipeline.orchestration.pricing.work_run", illegal)
     assert "cannot move from APPLIED to APPLYING" in refusal(execute(rule_run, OP, run_id=1))
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         counted = {(one.name, one.labels): one.value for one in all_metrics(session)}
     assert counted["rules_illegal_moves_total", 'machine="rule run"'] == 1
 
@@ -202,9 +204,9 @@ def test_the_run_id_is_read_from_the_dagster_run(run: dg.DagsterRun, run_id: int
     assert run_id_of(run) == run_id
 
 
-def test_a_termination_in_dagster_cancels_the_run(bench: Bench) -> None:
-    queued = bench.queued()
-    [(key, _)] = bench.requests()
+def test_a_termination_in_dagster_cancels_the_run(harness: PricingHarness) -> None:
+    queued = harness.queued_run()
+    [(key, _)] = harness.requests()
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.add_run(a_dagster_run(tags={REQUEST_TAG: key}, run_id=queued.id))
         instance.report_run_canceled(run)
@@ -215,19 +217,19 @@ def test_a_termination_in_dagster_cancels_the_run(bench: Bench) -> None:
             "terminated_runs", event, instance, ended, resources=RESOURCES
         ) as context:
             terminated_runs(context)
-    stopped = bench.run(queued.id)
+    stopped = harness.run(queued.id)
     assert (stopped.status, stopped.targets.cancelled, stopped.cancel_requested_at is not None) == (
         "FAILED",
         3,
         True,
     )
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         [request] = session.scalars(select(RunRequestRow).where(RunRequestRow.request_key == key))
         assert (request.state, request.reason) == ("refused", TERMINATED)
 
 
-def test_a_run_with_a_permanent_failure_is_postponed(bench: Bench) -> None:
-    queued = bench.queued()
+def test_a_run_with_a_permanent_failure_is_postponed(harness: PricingHarness) -> None:
+    queued = harness.queued_run()
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.add_run(a_dagster_run(tags={}, run_id=queued.id))
         instance.report_run_failed(run, "SHOP_API_TOKEN is not set.")
@@ -238,16 +240,16 @@ def test_a_run_with_a_permanent_failure_is_postponed(bench: Bench) -> None:
             "run_failures", event, instance, ended, resources=RESOURCES
         ) as context:
             run_failures(context.for_run_failure())
-    postponed = bench.run(queued.id)
+    postponed = harness.run(queued.id)
     assert (postponed.status, postponed.error_message) == ("QUEUED", "SHOP_API_TOKEN is not set.")
     assert postponed.resume_at
 
 
-def test_terminating_a_finished_run_changes_nothing(bench: Bench) -> None:
-    ended = bench.work(bench.queued())
+def test_terminating_a_finished_run_changes_nothing(harness: PricingHarness) -> None:
+    ended = harness.work(harness.queued_run())
     cancel_run_of(a_dagster_run(run_id=ended.id), bootstrap.services())
-    assert bench.run(ended.id).status == "APPLIED"
+    assert harness.run(ended.id).status == "APPLIED"
 
 
-def test_cancelling_an_unknown_run_does_nothing(bench: Bench) -> None:
+def test_cancelling_an_unknown_run_does_nothing(harness: PricingHarness) -> None:
     cancel_run_of(a_dagster_run(run_id=99), bootstrap.services())

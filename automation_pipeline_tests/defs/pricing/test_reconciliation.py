@@ -12,71 +12,77 @@ from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.pricing.shop_services import (
     RESOURCES,
-    bench_with_services,
     execute,
+    harness_with_services,
     metadata_of,
     refusal,
 )
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 
 OP = "reconcile"
 
 
 @pytest.fixture
-def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return bench_with_services(database, monkeypatch)
+def harness(database: Database, monkeypatch: pytest.MonkeyPatch) -> PricingHarness:
+    return harness_with_services(database, monkeypatch)
 
 
 @pytest.fixture
-def changed(bench: Bench) -> RuleRun:
+def changed(harness: PricingHarness) -> RuleRun:
     """An applied run, one of whose prices was changed by hand."""
-    ended = bench.work(bench.queued())
-    bench.shop.edit("201", amount=1500)
+    ended = harness.work(harness.queued_run())
+    harness.shop.edit("201", amount=1500)
     return ended
 
 
-def test_a_check_of_a_run_reports_the_changed_prices(bench: Bench, changed: RuleRun) -> None:
+def test_a_check_of_a_run_reports_the_changed_prices(
+    harness: PricingHarness, changed: RuleRun
+) -> None:
     page = metadata_of(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
     assert (page["runs"], page["checked"], page["mismatches"], page["unverified"]) == (1, 3, 1, 0)
     assert "| SKU-2-1 | 900 | 1500 | critical |" in str(page["details"])
-    [check] = [one for one in bench.checks(changed.id) if one.name == "5m"]
+    [check] = [one for one in harness.checks(changed.id) if one.name == "5m"]
     assert (check.mismatches, check.worst) == (1, "critical")
 
 
-def test_a_check_that_reads_no_price_fails_with_the_reason(bench: Bench, changed: RuleRun) -> None:
-    bench.shop.refuse_everything(FailureSignal(status=401))
+def test_a_check_that_reads_no_price_fails_with_the_reason(
+    harness: PricingHarness, changed: RuleRun
+) -> None:
+    harness.shop.refuse_everything(FailureSignal(status=401))
     message = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check="5m"))
     assert message.startswith("None of 3 prices could be read: ")
 
 
-def test_every_manual_check_gets_its_own_name(bench: Bench, changed: RuleRun) -> None:
+def test_every_manual_check_gets_its_own_name(harness: PricingHarness, changed: RuleRun) -> None:
     for _ in range(2):
         assert execute(rule_reconciliation, OP, run_id=changed.id).success
-    names = [one.name for one in bench.checks(changed.id) if one.checked_at]
+    names = [one.name for one in harness.checks(changed.id) if one.checked_at]
     assert names == ["manual-1", "manual-2"]
 
 
-def test_without_a_run_id_all_monitored_runs_are_checked(bench: Bench, changed: RuleRun) -> None:
-    bench.clock.pass_time(timedelta(hours=2))
+def test_without_a_run_id_all_monitored_runs_are_checked(
+    harness: PricingHarness, changed: RuleRun
+) -> None:
+    harness.clock.pass_time(timedelta(hours=2))
     page = metadata_of(execute(rule_reconciliation, OP))
     assert (page["runs"], page["mismatches"]) == (1, 1)
 
 
-def test_a_named_check_requires_a_run_id(bench: Bench) -> None:
+def test_a_named_check_requires_a_run_id(harness: PricingHarness) -> None:
     assert refusal(execute(rule_reconciliation, OP, check="5m")).startswith(
         "check names a check of one run"
     )
 
 
 @pytest.mark.parametrize("run_id", [0, -1, 2**63])
-def test_a_run_id_out_of_bounds_is_rejected(bench: Bench, run_id: int) -> None:
+def test_a_run_id_out_of_bounds_is_rejected(harness: PricingHarness, run_id: int) -> None:
     assert refusal(execute(rule_reconciliation, OP, run_id=run_id)).startswith(
         "Invalid config: run_id: must be from 1"
     )
 
 
 def test_an_unknown_check_name_is_rejected_with_one_sentence(
-    bench: Bench, changed: RuleRun
+    harness: PricingHarness, changed: RuleRun
 ) -> None:
     for name in ("", "2h"):
         message = refusal(execute(rule_reconciliation, OP, run_id=changed.id, check=name))
@@ -101,7 +107,7 @@ def test_the_daily_reconciliation_runs_only_with_a_configured_shop(
     settings: dict[str, object],
     expected: str | None,
 ) -> None:
-    bench_with_services(database, monkeypatch, **settings)
+    harness_with_services(database, monkeypatch, **settings)
     tick = datetime(2026, 5, 4, 4, 0, tzinfo=UTC)
     with dg.build_schedule_context(scheduled_execution_time=tick, resources=RESOURCES) as context:
         result = daily_pricing_reconciliation(context)

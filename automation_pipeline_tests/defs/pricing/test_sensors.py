@@ -18,7 +18,7 @@ from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.clients.receiver import receiver, says
-from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, bench_with_services
+from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, harness_with_services
 from automation_pipeline_tests.pricing.rows import alert_rows, an_ended_run
 
 SENSORS = [due_pricing_rules, due_rule_checks, sweep_rule_runs, pricing_alerts]
@@ -36,7 +36,7 @@ def tick(sensor: dg.SensorDefinition) -> str:
 def test_without_a_shop_a_tick_is_skipped(
     database: Database, monkeypatch: pytest.MonkeyPatch, sensor: dg.SensorDefinition
 ) -> None:
-    bench_with_services(database, monkeypatch, shop_api_base_url=None, shop_api_token=None)
+    harness_with_services(database, monkeypatch, shop_api_base_url=None, shop_api_token=None)
     assert tick(sensor) == NOT_CONFIGURED
 
 
@@ -44,44 +44,44 @@ def test_without_a_shop_a_tick_is_skipped(
 def test_an_idle_pricing_tick_is_skipped(
     database: Database, monkeypatch: pytest.MonkeyPatch, sensor: dg.SensorDefinition
 ) -> None:
-    bench_with_services(database, monkeypatch)
+    harness_with_services(database, monkeypatch)
     assert tick(sensor)
 
 
 def test_a_due_rule_is_started(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = bench_with_services(database, monkeypatch)
-    bench.rule(scheduleAt=iso(bench.clock.now() - timedelta(seconds=1)))
+    harness = harness_with_services(database, monkeypatch)
+    harness.rule(scheduleAt=iso(harness.clock.now() - timedelta(seconds=1)))
     tick(due_pricing_rules)
-    assert [config for _, config in bench.requests()] == [{"run_id": 1}]
-    assert bench.run(1).trigger == "schedule"
+    assert [config for _, config in harness.requests()] == [{"run_id": 1}]
+    assert harness.run(1).trigger == "schedule"
 
 
 def test_a_due_check_is_requested(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = bench_with_services(database, monkeypatch)
-    ended = bench.work(bench.queued())
+    harness = harness_with_services(database, monkeypatch)
+    ended = harness.work(harness.queued_run())
     assert tick(due_rule_checks) == "No check is due."
-    bench.clock.pass_time(timedelta(minutes=6))
+    harness.clock.pass_time(timedelta(minutes=6))
     assert tick(due_rule_checks).startswith("Filed rule-check-")
-    assert bench.requests()[-1][1] == {"run_id": ended.id, "check": "5m"}
+    assert harness.requests()[-1][1] == {"run_id": ended.id, "check": "5m"}
 
 
 def test_without_reconciliation_no_check_is_requested(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench_with_services(database, monkeypatch, worker_enable_reconciliation=False)
+    harness_with_services(database, monkeypatch, worker_enable_reconciliation=False)
     assert tick(due_rule_checks) == "WORKER_ENABLE_RECONCILIATION is off."
 
 
 def test_a_worker_is_requested_again_for_a_run_without_one(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = bench_with_services(database, monkeypatch)
-    run = bench.queued()
+    harness = harness_with_services(database, monkeypatch)
+    run = harness.queued_run()
     assert tick(sweep_rule_runs) == "No run lacks a worker."
     with database.transaction() as session:
         session.execute(update(RunRequestRow).values(state="refused"))
     assert tick(sweep_rule_runs) == f"Requested workers for runs {run.id}."
-    assert len(bench.requests()) == 2
+    assert len(harness.requests()) == 2
 
 
 def test_an_alert_is_raised_and_delivered(
@@ -89,13 +89,13 @@ def test_an_alert_is_raised_and_delivered(
 ) -> None:
     with receiver() as hook:
         url = f"{hook.url}/alerts"
-        bench = bench_with_services(
+        harness = harness_with_services(
             database,
             monkeypatch,
             pricing_alert_webhook_url=url,
             webhook_allowed_origins=(hook.url,),
         )
-        an_ended_run(database, bench.clock, 89, 11)
+        an_ended_run(database, harness.clock, 89, 11)
         assert tick(pricing_alerts) == "Raised 1 alerts; tried 1 webhooks."
         assert tick(pricing_alerts) == "Raised 0 alerts; tried 0 webhooks."
         assert [call.path for call in hook.calls] == ["/alerts"]
@@ -107,7 +107,7 @@ def test_warnings_go_to_slack_and_critical_alerts_to_pagerduty(
 ) -> None:
     with receiver() as slack, receiver() as pager:
         pager.answer(says(202, "accepted"))
-        bench = bench_with_services(
+        harness = harness_with_services(
             database,
             monkeypatch,
             pricing_alert_webhook_url=f"{slack.url}/services/T1/B1/x",
@@ -118,11 +118,11 @@ def test_warnings_go_to_slack_and_critical_alerts_to_pagerduty(
             webhook_secret="signing-secret",
             webhook_allowed_origins=(slack.url, pager.url),
         )
-        an_ended_run(database, bench.clock, 96, 4, project_id="hats")
-        an_ended_run(database, bench.clock, 89, 11, project_id="shoes")
+        an_ended_run(database, harness.clock, 96, 4, project_id="hats")
+        an_ended_run(database, harness.clock, 89, 11, project_id="shoes")
         assert tick(pricing_alerts) == "Raised 2 alerts; tried 2 webhooks."
         [message], [event] = slack.calls, pager.calls
-    raised_at = iso(bench.clock.now())
+    raised_at = iso(harness.clock.now())
     assert json.loads(message.body) == {
         "text": "WARNING: success_rate (pricing.alert)\nOnly 96.0% of 100 price changes succeeded.\n"
         f"project: hats\nraisedAt: {raised_at}",
@@ -155,7 +155,7 @@ def test_warnings_go_to_slack_and_critical_alerts_to_pagerduty(
 def test_an_alert_without_a_webhook_is_only_stored(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = bench_with_services(database, monkeypatch)
-    an_ended_run(database, bench.clock, 89, 11)
+    harness = harness_with_services(database, monkeypatch)
+    an_ended_run(database, harness.clock, 89, 11)
     assert tick(pricing_alerts) == "Raised 1 alerts; tried 0 webhooks."
     assert [row.status for row in alert_rows(database)] == ["unsent"]

@@ -31,7 +31,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rows import (
     a_check,
     a_rule,
@@ -283,41 +283,41 @@ def test_the_number_of_queries_per_day_is_constant(
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+def harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
 def find(
-    bench: Bench, *, limit: int = 100, after_id: int = 0, **chosen: object
+    harness: PricingHarness, *, limit: int = 100, after_id: int = 0, **chosen: object
 ) -> list[PriceChange]:
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         return price_changes(session, PriceChangeFilter(**chosen), limit, after_id)
 
 
-def test_changes_are_found_by_run_variant_and_project(bench: Bench) -> None:
-    first = bench.work(bench.queued(bench.rule(project_id="toys")))
-    second = bench.work(bench.queued(bench.rule(selector={"sku": "SKU-1-1"})))
-    roll_back_run(second.id, database=bench.database, clock=bench.clock, actor="user:1")
-    bench.work(second)
+def test_changes_are_found_by_run_variant_and_project(harness: PricingHarness) -> None:
+    first = harness.work(harness.queued_run(harness.rule(project_id="toys")))
+    second = harness.work(harness.queued_run(harness.rule(selector={"sku": "SKU-1-1"})))
+    roll_back_run(second.id, database=harness.database, clock=harness.clock, actor="user:1")
+    harness.work(second)
     assert [
-        (one.kind, one.from_amount, one.to_amount) for one in find(bench, variant_id="101")
+        (one.kind, one.from_amount, one.to_amount) for one in find(harness, variant_id="101")
     ] == [
         ("apply", 1000, 900),
         ("apply", 900, 810),
         ("rollback", 810, 900),
     ]
-    assert len(find(bench, run_id=first.id)) == 3
-    assert {one.rule_run_id for one in find(bench, project_id="toys")} == {first.id}
-    [last] = find(bench)[-1:]
-    assert len(find(bench)) == 5
+    assert len(find(harness, run_id=first.id)) == 3
+    assert {one.rule_run_id for one in find(harness, project_id="toys")} == {first.id}
+    [last] = find(harness)[-1:]
+    assert len(find(harness)) == 5
     assert last.source == f"rule:{second.rule_id}"
 
 
-def test_price_changes_are_paged_after_an_id(bench: Bench) -> None:
-    bench.work(bench.queued())
-    page = find(bench, limit=2)
+def test_price_changes_are_paged_after_an_id(harness: PricingHarness) -> None:
+    harness.work(harness.queued_run())
+    page = find(harness, limit=2)
     assert len(page) == 2
-    assert len(find(bench, limit=2, after_id=page[-1].id)) == 1
+    assert len(find(harness, limit=2, after_id=page[-1].id)) == 1
 
 
 def found(run_id: int, clock: StandingClock, *, read: int) -> ReconciliationReport:

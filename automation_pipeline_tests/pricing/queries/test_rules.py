@@ -36,7 +36,7 @@ from automation_pipeline.storage.statements import database_now
 from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rows import a_rule, a_run, delete_all, run_rows, start_due
 from automation_pipeline_tests.pricing.rules.rules import any_selector, any_transform, rule
 
@@ -302,9 +302,9 @@ NOTHING = DuePriceRules()
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
+def harness(database: Database, clock: StandingClock) -> PricingHarness:
     """A worker that never waits for targets that are not due."""
-    return Bench(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
 
 
 @pytest.fixture(autouse=True)
@@ -315,24 +315,26 @@ def _slow_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def tick(bench: Bench) -> DuePriceRules:
-    return start_due_rules(database=bench.database, clock=bench.clock, shop=bench.front.name)
+def tick(harness: PricingHarness) -> DuePriceRules:
+    return start_due_rules(
+        database=harness.database, clock=harness.clock, shop=harness.storefront.name
+    )
 
 
-def run_of_ended_promotion(bench: Bench) -> RuleRun:
+def run_of_ended_promotion(harness: PricingHarness) -> RuleRun:
     """An applied run of a promotion that has ended."""
-    run = bench.work(bench.queued(bench.rule(endsAt="2026-05-04T11:00:00Z")))
-    bench.pass_minutes(61)
+    run = harness.work(harness.queued_run(harness.rule(endsAt="2026-05-04T11:00:00Z")))
+    harness.pass_minutes(61)
     return run
 
 
-def work_to_the_end(bench: Bench, run: RuleRun) -> RuleRun:
+def work_to_the_end(harness: PricingHarness, run: RuleRun) -> RuleRun:
     """Work on the run until no action is requested."""
-    worked = bench.work(run)
+    worked = harness.work(run)
     while worked.wish is not None:
-        bench.rested()
-        bench.make_due(run.id)
-        worked = bench.work(run)
+        harness.end_shop_pause()
+        harness.make_due(run.id)
+        worked = harness.work(run)
     return worked
 
 
@@ -347,55 +349,57 @@ def work_to_the_end(bench: Bench, run: RuleRun) -> RuleRun:
     ],
 )
 def test_a_failed_rollback_at_the_end_of_a_promotion_is_retried_after_ten_minutes(
-    subject: str, signal: FailureSignal, kind: str, bench: Bench
+    subject: str, signal: FailureSignal, kind: str, harness: PricingHarness
 ) -> None:
-    run = run_of_ended_promotion(bench)
-    bench.shop.fail_always(subject, signal)
+    run = run_of_ended_promotion(harness)
+    harness.shop.fail_always(subject, signal)
     for _ in range(2):
-        assert tick(bench) == DuePriceRules(ended=(run.id,))
-        ended = work_to_the_end(bench, run)
-        row = bench.run_row(run.id)
+        assert tick(harness) == DuePriceRules(ended=(run.id,))
+        ended = work_to_the_end(harness, run)
+        row = harness.run_row(run.id)
         assert (ended.status, row.promotion_ended_at, row.wish) == ("APPLIED", None, None)
-        assert kind in {target.error_type for target in bench.targets(run.id)}
+        assert kind in {target.error_type for target in harness.targets(run.id)}
         assert (row.resume_at - row.updated_at).total_seconds() == 600
-        bench.set_run(run.id, resume_at=database_now(3600.0))
-        assert tick(bench) == NOTHING
-        bench.make_due(run.id)
-    bench.shop.fail_no_more(subject)
-    assert tick(bench) == DuePriceRules(ended=(run.id,))
-    assert (work_to_the_end(bench, run).status, bench.shop.amounts()) == ("ROLLED_BACK", FORMER)
-    assert tick(bench) == NOTHING
+        harness.set_run(run.id, resume_at=database_now(3600.0))
+        assert tick(harness) == NOTHING
+        harness.make_due(run.id)
+    harness.shop.fail_no_more(subject)
+    assert tick(harness) == DuePriceRules(ended=(run.id,))
+    assert (work_to_the_end(harness, run).status, harness.shop.amounts()) == ("ROLLED_BACK", FORMER)
+    assert tick(harness) == NOTHING
 
 
-def test_edited_and_missing_prices_are_not_retried_at_the_end_of_a_promotion(bench: Bench) -> None:
-    run = run_of_ended_promotion(bench)
-    bench.shop.edit("201", amount=1234)
-    bench.shop.remove("301")
-    tick(bench)
-    ended = work_to_the_end(bench, run)
+def test_edited_and_missing_prices_are_not_retried_at_the_end_of_a_promotion(
+    harness: PricingHarness,
+) -> None:
+    run = run_of_ended_promotion(harness)
+    harness.shop.edit("201", amount=1234)
+    harness.shop.remove("301")
+    tick(harness)
+    ended = work_to_the_end(harness, run)
     assert (ended.rollback_state, ended.resume_at) == ("PARTIAL", None)
-    assert bench.run_row(run.id).promotion_ended_at == bench.clock.now()
-    assert tick(bench) == NOTHING
+    assert harness.run_row(run.id).promotion_ended_at == harness.clock.now()
+    assert tick(harness) == NOTHING
 
 
-def test_a_cancelled_end_of_a_promotion_is_not_retried(bench: Bench) -> None:
-    bench.shop_options["calls_at_once"] = 1
-    run = run_of_ended_promotion(bench)
-    bench.shop.fail_always("3", ODD)
-    bench.shop.fail_always("2", BUSY)
-    tick(bench)
-    bench.work(run)
-    cancel_run(run.id, database=bench.database, clock=bench.clock, actor="user:7")
-    bench.make_due(run.id)
-    bench.work(run)
-    assert bench.statuses(run.id)["301"] == "APPLIED"
-    assert bench.run_row(run.id).promotion_ended_at is not None
-    assert tick(bench) == NOTHING
+def test_a_cancelled_end_of_a_promotion_is_not_retried(harness: PricingHarness) -> None:
+    harness.shop_options["calls_at_once"] = 1
+    run = run_of_ended_promotion(harness)
+    harness.shop.fail_always("3", ODD)
+    harness.shop.fail_always("2", BUSY)
+    tick(harness)
+    harness.work(run)
+    cancel_run(run.id, database=harness.database, clock=harness.clock, actor="user:7")
+    harness.make_due(run.id)
+    harness.work(run)
+    assert harness.statuses(run.id)["301"] == "APPLIED"
+    assert harness.run_row(run.id).promotion_ended_at is not None
+    assert tick(harness) == NOTHING
 
 
-def test_a_failed_manual_rollback_is_not_retried(bench: Bench) -> None:
-    run = bench.work(bench.queued())
-    bench.shop.fail_always(PRICES, REFUSED)
-    roll_back_run(run.id, database=bench.database, clock=bench.clock, actor="user:7")
-    ended = bench.work(run)
+def test_a_failed_manual_rollback_is_not_retried(harness: PricingHarness) -> None:
+    run = harness.work(harness.queued_run())
+    harness.shop.fail_always(PRICES, REFUSED)
+    roll_back_run(run.id, database=harness.database, clock=harness.clock, actor="user:7")
+    ended = harness.work(run)
     assert (ended.status, ended.wish, ended.resume_at) == ("APPLIED", None, None)

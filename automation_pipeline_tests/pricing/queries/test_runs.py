@@ -49,7 +49,7 @@ from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf, variant
-from automation_pipeline_tests.pricing.bench import Bench
+from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.processes import take
 from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run, run_row, stored_requests
 from automation_pipeline_tests.processes import CREW, at_once
@@ -187,18 +187,18 @@ def test_each_new_claim_has_a_higher_fencing_token(database: Database, run_id: i
     with database.transaction() as session:
         release_claim(session, RunClaim(run_id, 2))
     third = try_claim(database, run_id, "three")
-    assert [hold and hold.token for hold in (first, second, third)] == [1, 2, 3]
+    assert [run_claim and run_claim.token for run_claim in (first, second, third)] == [1, 2, 3]
 
 
 def test_an_extended_claim_does_not_expire(database: Database, run_id: int) -> None:
-    hold = try_claim(database, run_id)
-    assert hold is not None
+    run_claim = try_claim(database, run_id)
+    assert run_claim is not None
     with database.transaction() as session:
-        extend_claim(session, hold, 3600.0)
+        extend_claim(session, run_claim, 3600.0)
     with database.reading() as session:
         assert 3500 < seconds_until_free(session, run_id) < 3601
     with database.transaction() as session:
-        assert claimed_run(session, hold).id == run_id
+        assert claimed_run(session, run_claim).id == run_id
 
 
 @pytest.mark.parametrize("taken_by_another", [True, False])
@@ -240,21 +240,21 @@ def test_claiming_an_unknown_run_is_not_found(database: Database) -> None:
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
-    return Bench(database, clock, FakeShop(*shelf(2, 3)))
+def harness(database: Database, clock: StandingClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*shelf(2, 3)))
 
 
-def settle(bench: Bench, run_id: int, *rows: dict[str, Any]) -> list[int]:
+def settle(harness: PricingHarness, run_id: int, *rows: dict[str, Any]) -> list[int]:
     """Update the first targets with one dict of columns each; the rest stay queued."""
-    ids = [target.id for target in bench.targets(run_id)]
-    with bench.database.transaction() as session:
+    ids = [target.id for target in harness.targets(run_id)]
+    with harness.database.transaction() as session:
         for id_, columns in zip(ids, rows, strict=False):
             session.execute(update(RuleTargetRow).where(RuleTargetRow.id == id_).values(**columns))
     return ids
 
 
-def applied(bench: Bench) -> dict[str, Any]:
-    return {"status": "APPLIED", "applied_at": bench.clock.now(), "duration_ms": 95}
+def applied(harness: PricingHarness) -> dict[str, Any]:
+    return {"status": "APPLIED", "applied_at": harness.clock.now(), "duration_ms": 95}
 
 
 def failed(kind: str) -> dict[str, Any]:
@@ -266,31 +266,38 @@ def failed(kind: str) -> dict[str, Any]:
     }
 
 
-def test_runs_found_by_id_equal_single_reads(bench: Bench) -> None:
-    runs = [bench.queued(), bench.previewed()]
-    settle(bench, runs[0].id, applied(bench), failed("not_found"))
-    with bench.database.reading() as session:
+def test_runs_found_by_id_equal_single_reads(harness: PricingHarness) -> None:
+    runs = [harness.queued_run(), harness.previewed_run()]
+    settle(harness, runs[0].id, applied(harness), failed("not_found"))
+    with harness.database.reading() as session:
         assert runs_by_id(session, [runs[1].id, 99, runs[0].id]) == {
-            run.id: bench.run(run.id) for run in runs
+            run.id: harness.run(run.id) for run in runs
         }
         assert runs_by_id(session, []) == {}
 
 
-def test_a_run_counts_its_targets_by_state(bench: Bench) -> None:
-    run = bench.queued()
-    settle(bench, run.id, applied(bench), applied(bench), failed("not_found"), failed("cancelled"))
-    shown = bench.run(run.id)
+def test_a_run_counts_its_targets_by_state(harness: PricingHarness) -> None:
+    run = harness.queued_run()
+    settle(
+        harness,
+        run.id,
+        applied(harness),
+        applied(harness),
+        failed("not_found"),
+        failed("cancelled"),
+    )
+    shown = harness.run(run.id)
     assert shown.targets == TargetCounts(queued=2, applied=2, failed=2, cancelled=1)
     assert shown.success_rate == 0.6667
 
 
-def test_a_run_without_targets_has_no_success_rate(bench: Bench) -> None:
-    run = bench.run(bench.asked_for(bench.rule()))
+def test_a_run_without_targets_has_no_success_rate(harness: PricingHarness) -> None:
+    run = harness.run(harness.request_run(harness.rule()))
     assert (run.targets, run.success_rate, run.explain) == (TargetCounts(), None, None)
 
 
-def test_a_run_is_serialised_with_ids_as_strings(bench: Bench) -> None:
-    document = as_document(bench.previewed())
+def test_a_run_is_serialised_with_ids_as_strings(harness: PricingHarness) -> None:
+    document = as_document(harness.previewed_run())
     assert (document["id"], document["ruleName"], document["previewedAt"]) == (
         "1",
         "A tenth off",
@@ -298,13 +305,13 @@ def test_a_run_is_serialised_with_ids_as_strings(bench: Bench) -> None:
     )
 
 
-def test_runs_are_listed_newest_first_with_filters_and_pages(bench: Bench) -> None:
-    one, two = bench.rule(), bench.rule(project_id="other")
+def test_runs_are_listed_newest_first_with_filters_and_pages(harness: PricingHarness) -> None:
+    one, two = harness.rule(), harness.rule(project_id="other")
     runs = [
-        bench.previewed(one).id,
-        bench.previewed(two).id,
-        bench.queued(one).id,
-        bench.asked_for(two),
+        harness.previewed_run(one).id,
+        harness.previewed_run(two).id,
+        harness.queued_run(one).id,
+        harness.request_run(two),
     ]
     chosen = {
         RuleRunFilter(): runs[::-1],
@@ -314,24 +321,24 @@ def test_runs_are_listed_newest_first_with_filters_and_pages(bench: Bench) -> No
         RuleRunFilter(trigger=RuleTrigger.LAUNCHPAD): [runs[3]],
         RuleRunFilter(project_id="other", status=PricingRunState.QUEUED): [],
     }
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         for what, expected in chosen.items():
             assert [run.id for run in list_runs(session, what, 10, 0)] == expected
         assert [run.id for run in list_runs(session, RuleRunFilter(), 2, 1)] == [runs[2], runs[1]]
 
 
-def test_the_number_of_queries_per_page_of_runs_is_constant(bench: Bench) -> None:
-    rule = bench.rule()
+def test_the_number_of_queries_per_page_of_runs_is_constant(harness: PricingHarness) -> None:
+    rule = harness.rule()
     for _ in range(5):
-        bench.previewed(rule)
+        harness.previewed_run(rule)
     asked: list[object] = []
     event.listen(
-        bench.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2])
+        harness.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2])
     )
     messages: list[int] = []
     for limit in (1, 5):
         asked.clear()
-        with bench.database.reading() as session:
+        with harness.database.reading() as session:
             assert [
                 run.targets.preview for run in list_runs(session, RuleRunFilter(), limit, 0)
             ] == [6] * limit
@@ -339,10 +346,10 @@ def test_the_number_of_queries_per_page_of_runs_is_constant(bench: Bench) -> Non
     assert messages[0] == messages[1]
 
 
-def test_targets_are_read_page_by_page(bench: Bench) -> None:
-    run = bench.queued()
-    ids = settle(bench, run.id, applied(bench))
-    with bench.database.reading() as session:
+def test_targets_are_read_page_by_page(harness: PricingHarness) -> None:
+    run = harness.queued_run()
+    ids = settle(harness, run.id, applied(harness))
+    with harness.database.reading() as session:
         first = targets_of(session, run.id, limit=4)
         rest = targets_of(session, run.id, limit=4, after_id=first[-1].id)
         queued = targets_of(session, run.id, status=TargetState.QUEUED, limit=10)
@@ -355,30 +362,30 @@ def test_targets_are_read_page_by_page(bench: Bench) -> None:
     )
 
 
-def test_skipped_variants_are_read_by_reason(bench: Bench) -> None:
-    bench.shop.put(
+def test_skipped_variants_are_read_by_reason(harness: PricingHarness) -> None:
+    harness.shop.put(
         variant("1", "9", None), variant("2", "9", 0), variant("3", "9", 0), variant("4", "9", 1)
     )
-    run = bench.previewed()
-    with bench.database.reading() as session:
+    run = harness.previewed_run()
+    with harness.database.reading() as session:
         everything = skipped_of(session, run.id, limit=10)
         assert [one.variant_id for one in everything] == ["1", "2", "3"]
         assert skipped_of(session, run.id, reason="zero_price", limit=1, offset=1) == everything[2:]
 
 
-def test_the_result_of_a_run_lists_every_ended_target(bench: Bench) -> None:
-    run = bench.queued()
-    times = {"status": "PARTIAL", "started_at": bench.clock.now()}
-    bench.set_run(run.id, **times, finished_at=bench.clock.now() + timedelta(seconds=31.24))
+def test_the_result_of_a_run_lists_every_ended_target(harness: PricingHarness) -> None:
+    run = harness.queued_run()
+    times = {"status": "PARTIAL", "started_at": harness.clock.now()}
+    harness.set_run(run.id, **times, finished_at=harness.clock.now() + timedelta(seconds=31.24))
     ids = settle(
-        bench,
+        harness,
         run.id,
-        applied(bench),
+        applied(harness),
         failed("not_found"),
         failed("cancelled"),
-        {**applied(bench), "status": "ROLLED_BACK"},
+        {**applied(harness), "status": "ROLLED_BACK"},
     )
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         result = result_of(session, run.id)
     assert (result.total_targets, result.applied_targets, result.failed_targets) == (3, 1, 2)
     assert (result.duration, result.success_rate) == (31240, 0.6667)
@@ -397,11 +404,11 @@ def test_the_result_of_a_run_lists_every_ended_target(bench: Bench) -> None:
     )
 
 
-def test_the_log_holds_only_transitions_of_the_run_and_its_targets(bench: Bench) -> None:
-    bench.queued(bench.rule(selector={"product": ["1"]}))
-    run = bench.queued(bench.rule(selector={"product": ["2"]}))
-    targets = {str(target.id) for target in bench.targets(run.id)}
-    with bench.database.reading() as session:
+def test_the_log_holds_only_transitions_of_the_run_and_its_targets(harness: PricingHarness) -> None:
+    harness.queued_run(harness.rule(selector={"product": ["1"]}))
+    run = harness.queued_run(harness.rule(selector={"product": ["2"]}))
+    targets = {str(target.id) for target in harness.targets(run.id)}
+    with harness.database.reading() as session:
         lines = transitions_of(session, run.id, 10)
         assert transitions_of(session, run.id, 2, after_id=lines[0].id) == lines[1:3]
     assert [(line.machine, line.entity_id) for line in lines[:1]] == [("rule run", str(run.id))]
@@ -411,8 +418,8 @@ def test_the_log_holds_only_transitions_of_the_run_and_its_targets(bench: Bench)
     }
 
 
-def test_an_unknown_run_is_not_found(bench: Bench) -> None:
-    with bench.database.reading() as session:
+def test_an_unknown_run_is_not_found(harness: PricingHarness) -> None:
+    with harness.database.reading() as session:
         for ask in (
             lambda: get_run(session, 99),
             lambda: targets_of(session, 99, limit=1),

@@ -28,6 +28,7 @@ from automation_pipeline.pricing.rules.evaluation import (
     PlannedTarget,
     PlanTally,
     check_document,
+    clamp,
     compile_selector,
     explain_plan,
     failing_guardrails,
@@ -36,7 +37,6 @@ from automation_pipeline.pricing.rules.evaluation import (
     price,
     share_of_change,
     used_budget,
-    within,
 )
 from automation_pipeline_tests.pricing.rules.rules import (
     any_selector,
@@ -231,7 +231,7 @@ def test_unusual_prices_have_warnings(
 ) -> None:
     outcome = price(rule(transform), variant(**facts))
     assert outcome.warnings == warnings
-    assert all(warning.words.endswith(".") for warning in warnings)
+    assert all(warning.sentence.endswith(".") for warning in warnings)
 
 
 def test_the_trace_lists_every_pricing_step() -> None:
@@ -303,10 +303,10 @@ def test_clamping_is_idempotent(given: dict[str, object], it: Variant) -> None:
     if limits.conflict:
         assert price(rule(given), it).skipped in set(Skip)
         return
-    amount, _ = within(limits, it.amount or 0)
+    amount, _ = clamp(limits, it.amount or 0)
     hard = (limits.floor, limits.ceiling, limits.margin)
     if not any(bound == amount for bound in hard):
-        assert within(limits, amount) == (amount, [])
+        assert clamp(limits, amount) == (amount, [])
 
 
 TENTH_OFF = rule({"op": "percent", "value": -10})
@@ -541,7 +541,7 @@ exacts = st.decimals(-10_000, 1_000_000, places=4)
 def test_rounding_is_idempotent(exact: Decimal, way: Round, lattice: Lattice) -> None:
     once = rounded(exact, way, lattice)
     assert rounded(Decimal(once), way, lattice) == once
-    assert way is Round.NONE or once <= 0 or lattice.holds(once) or once < lattice.first
+    assert way is Round.NONE or once <= 0 or lattice.contains(once) or once < lattice.first
 
 
 @given(exacts, lattices)

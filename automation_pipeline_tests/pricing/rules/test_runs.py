@@ -52,6 +52,7 @@ from automation_pipeline.pricing.rules.runs import (
     WorkTarget,
     after_rollback,
     approval_fault,
+    cooldown_end,
     decide_after_failed_call,
     decide_before_write,
     decide_retry,
@@ -62,7 +63,6 @@ from automation_pipeline.pricing.rules.runs import (
     overdue_targets,
     rate_limit_wait,
     requeue_unchanged,
-    rests_until,
     reversed_target,
     stale_fault,
     start_of_day,
@@ -120,7 +120,7 @@ def test_a_rule_has_a_cooldown_after_it_is_applied(
 ) -> None:
     last = None if minutes_ago is None else NOW - timedelta(minutes=minutes_ago)
     until = None if cooldown_left is None else NOW + timedelta(minutes=cooldown_left)
-    assert rests_until(last, cooldown, NOW) == until
+    assert cooldown_end(last, cooldown, NOW) == until
 
 
 HOUR = timedelta(hours=1)

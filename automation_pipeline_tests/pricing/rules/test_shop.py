@@ -28,7 +28,7 @@ from automation_pipeline.pricing.models.shop import (
 )
 from automation_pipeline.pricing.rules.pacing import (
     DEFAULT_BUCKET,
-    FORGOTTEN_AFTER,
+    RESERVATION_LIFETIME,
     SPARE_SHARE,
     CallKind,
     CallOutcome,
@@ -107,9 +107,9 @@ def test_a_currency_code_has_three_capital_letters(text: str, *, ok: bool) -> No
 
 def test_compare_at_prices_are_compared_on_request_only() -> None:
     price, other = Price(1299, "EUR", 1599), Price(1299, "EUR")
-    assert price.stands_as(other, with_compare_at=False)
-    assert not price.stands_as(other, with_compare_at=True)
-    assert not price.stands_as(Price(1299, "USD", 1599), with_compare_at=False)
+    assert price.equals(other, with_compare_at=False)
+    assert not price.equals(other, with_compare_at=True)
+    assert not price.equals(Price(1299, "USD", 1599), with_compare_at=False)
 
 
 @every_case("compare_at", [None, 1599])
@@ -298,7 +298,7 @@ def test_a_refund_restores_the_reserved_points() -> None:
 
 
 def test_reservations_of_killed_processes_expire() -> None:
-    later = NOW + FORGOTTEN_AFTER + timedelta(seconds=1)
+    later = NOW + RESERVATION_LIFETIME + timedelta(seconds=1)
     assert reserve_points(full(pending=700.0), 10, later)[0].pending == 10
     assert reserve_points(full(pending=700.0), 10, after(1))[0].pending == 710
 
@@ -375,7 +375,7 @@ def test_calls_are_never_throttled_and_use_the_available_points(
 NOON = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 MINUTE = timedelta(seconds=60)
 # Uppercase letters are writes, lowercase letters are reads: W succeeded, T throttled, F failed.
-LETTERS = {"w": CallOutcome.WELL, "t": CallOutcome.THROTTLED, "f": CallOutcome.FAILED}
+LETTERS = {"w": CallOutcome.SUCCEEDED, "t": CallOutcome.THROTTLED, "f": CallOutcome.FAILED}
 CLOSED = Circuit()
 SIX_REFUSED_WRITES = {CallKind.WRITE: Streak(throttles=6)}
 OPEN = Circuit(CircuitState.OPEN, SIX_REFUSED_WRITES, NOON + MINUTE, CallKind.WRITE)
@@ -456,7 +456,7 @@ def test_a_retry_after_delays_every_call() -> None:
     )
     assert request_permit(shorter, NOON) == NOON + timedelta(seconds=2)
     assert request_permit(
-        after_answer(shorter, CallKind.READ, CallOutcome.WELL, NOON),
+        after_answer(shorter, CallKind.READ, CallOutcome.SUCCEEDED, NOON),
         NOON + timedelta(seconds=2),
     ) == CallPermit(replace(Circuit(), until=NOON + timedelta(seconds=2)))
 

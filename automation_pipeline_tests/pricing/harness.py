@@ -1,4 +1,4 @@
-"""Test bench for pricing: a fake shop with unlimited points, rules, runs and their results."""
+"""Test harness for pricing: a fake shop with unlimited points, rules, runs and their results."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -51,7 +51,7 @@ _TENTH_OFF: dict[str, object] = {
 
 
 @dataclass
-class Bench:
+class PricingHarness:
     """`shop_options` configure the storefront. The bucket is large enough that no call waits for points."""
 
     database: Database
@@ -63,23 +63,26 @@ class Bench:
     def __post_init__(self) -> None:
         bucket = {"available": UNLIMITED, "maximum": UNLIMITED, "restore_rate": UNLIMITED}
         with self.database.transaction() as session:
-            if session.get(ShopRow, self.front.name) is None:
+            if session.get(ShopRow, self.storefront.name) is None:
                 session.add(
                     ShopRow(
-                        shop=self.front.name, measured_at=self.clock.now(), refusals=[], **bucket
+                        shop=self.storefront.name,
+                        measured_at=self.clock.now(),
+                        refusals=[],
+                        **bucket,
                     )
                 )
 
     @property
-    def front(self) -> Storefront:
+    def storefront(self) -> Storefront:
         return storefront(self.shop, meter=self.meter, **self.shop_options)
 
     @property
     def context(self) -> PricingContext:
-        return PricingContext(self.front, self.database, self.clock)
+        return PricingContext(self.storefront, self.database, self.clock)
 
     @staticmethod
-    def loop(work: Coroutine[object, object, Result]) -> Result:
+    def run_async(work: Coroutine[object, object, Result]) -> Result:
         return run_loop(work)
 
     def rule(self, *, project_id: str = "default", **fields: object) -> PricingRule:
@@ -89,10 +92,10 @@ class Bench:
             given, project_id=project_id, database=self.database, clock=self.clock, actor=CREATOR
         )
 
-    def guard(self, project_id: str = "default", **policy: object) -> None:
+    def set_policy(self, project_id: str = "default", **policy: object) -> None:
         put_policy(project_id, policy, database=self.database, clock=self.clock, actor=CREATOR)
 
-    def asked_for(
+    def request_run(
         self,
         rule: PricingRule,
         *,
@@ -104,18 +107,20 @@ class Bench:
             rule.id,
             database=self.database,
             clock=self.clock,
-            shop=self.front.name,
+            shop=self.storefront.name,
             actor=CREATOR,
             trigger=trigger,
             force=force,
         )
 
     def plan(self, run_id: int) -> RuleRun:
-        return self.loop(plan_run(run_id, self.context))
+        return self.run_async(plan_run(run_id, self.context))
 
-    def previewed(self, rule: PricingRule | None = None, *, actor: str = CREATOR) -> RuleRun:
+    def previewed_run(self, rule: PricingRule | None = None, *, actor: str = CREATOR) -> RuleRun:
         rule = rule or self.rule()
-        return self.loop(preview_rule(rule.id, self.context, actor=actor, trigger=RuleTrigger.API))
+        return self.run_async(
+            preview_rule(rule.id, self.context, actor=actor, trigger=RuleTrigger.API)
+        )
 
     def approve(self, run: RuleRun, *, actor: str = APPROVER) -> RuleRun:
         return approve_run(run.id, database=self.database, clock=self.clock, actor=actor)
@@ -123,24 +128,24 @@ class Bench:
     def queue(self, run: RuleRun, *, actor: str = CREATOR, force: bool = False) -> RuleRun:
         return queue_run(run.id, database=self.database, clock=self.clock, actor=actor, force=force)
 
-    def queued(self, rule: PricingRule | None = None, *, force: bool = False) -> RuleRun:
+    def queued_run(self, rule: PricingRule | None = None, *, force: bool = False) -> RuleRun:
         """Preview and queue a run."""
-        return self.queue(self.previewed(rule), force=force)
+        return self.queue(self.previewed_run(rule), force=force)
 
     def work(self, run: RuleRun) -> RuleRun:
         """Work on the run like a Dagster worker."""
         return self.work_id(run.id)
 
     def work_id(self, run_id: int) -> RuleRun:
-        return self.loop(work_run(run_id, self.context, "bench"))
+        return self.run_async(work_run(run_id, self.context, "harness"))
 
-    def scheduled(self, rule: PricingRule) -> int:
+    def scheduled_run(self, rule: PricingRule) -> int:
         """Insert a run requested by its schedule; return its id."""
         with self.database.transaction() as session:
             now = self.clock.now()
             new = NewRun(
                 rule=rule,
-                shop=self.front.name,
+                shop=self.storefront.name,
                 trigger=RuleTrigger.SCHEDULE,
                 actor="schedule",
                 wish=RunAction.APPLY,
@@ -148,7 +153,7 @@ class Bench:
             )
             return add_run(session, new, now)
 
-    def rested(self) -> None:
+    def end_shop_pause(self) -> None:
         """End the pause that a retry-after or an open circuit caused."""
         with self.database.transaction() as session:
             session.execute(update(ShopRow).values(until=database_now(-1.0)))
@@ -189,7 +194,7 @@ class Bench:
             select(RuleCheckRow).where(RuleCheckRow.rule_run_id == run_id).order_by(RuleCheckRow.id)
         )
 
-    def moves(self, machine: str, entity_id: int) -> list[tuple[str, str]]:
+    def transitions(self, machine: str, entity_id: int) -> list[tuple[str, str]]:
         its = TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)
         rows = self._rows(select(TransitionRow).where(*its).order_by(TransitionRow.id))
         return [(row.from_state, row.to_state) for row in rows]
@@ -211,7 +216,7 @@ class Bench:
                 update(RuleTargetRow).where(RuleTargetRow.id == target_id).values(**columns)
             )
 
-    def hold_again(self, run_id: int) -> None:
+    def renew_claim(self, run_id: int) -> None:
         """Renew the claim of the last worker."""
         self.set_run(run_id, lease_until=database_now(60.0))
 
@@ -225,7 +230,7 @@ class Bench:
             its = RuleRunRow.id == run_id, RuleRunRow.resume_at.is_not(None)
             session.execute(update(RuleRunRow).where(*its).values(resume_at=database_now(-1.0)))
 
-    def expire_hold(self, run_id: int) -> None:
+    def expire_claim(self, run_id: int) -> None:
         """Expire the claim, as after missing heartbeats."""
         self.set_run(run_id, lease_until=database_now(-1.0))
 
@@ -237,7 +242,7 @@ class Bench:
             return list(session.scalars(query))
 
 
-def during_first_write(bench: Bench, what: Callable[[], object]) -> None:
+def during_first_write(harness: PricingHarness, what: Callable[[], object]) -> None:
     """Call `what` once in a thread, during the first write, which waits for it."""
     left = [what]
 
@@ -245,10 +250,12 @@ def during_first_write(bench: Bench, what: Callable[[], object]) -> None:
         if kind == "write" and left:
             await asyncio.to_thread(left.pop())
 
-    bench.shop._during_call = during_call
+    harness.shop._during_call = during_call
 
 
-def until_stopped(bench: Bench, what: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
+def stop_during_first_write(
+    harness: PricingHarness, what: Callable[[], object], patch: pytest.MonkeyPatch
+) -> None:
     """Call `what` once, during the first write. The write continues after the worker has noticed the stop."""
     seen: list[bool] = []
     keep = worker.TargetWork.keep
@@ -267,23 +274,27 @@ def until_stopped(bench: Bench, what: Callable[[], object], patch: pytest.Monkey
 
     patch.setattr(worker.TargetWork, "keep", recorded_keep)
     patch.setattr(worker, "POLL_SECONDS", 0.02)
-    bench.shop._during_call = during_call
+    harness.shop._during_call = during_call
 
 
-def failing(bench: Bench, kinds: dict[str, str], *, hours: float = 0.0, **rule: object) -> RuleRun:
+def run_with_failures(
+    harness: PricingHarness, kinds: dict[str, str], *, hours: float = 0.0, **rule: object
+) -> RuleRun:
     """A run whose variants failed with these kinds of errors, `hours` ago."""
-    run = bench.queued(bench.rule(**rule))
+    run = harness.queued_run(harness.rule(**rule))
     for variant_id in kinds:
-        bench.shop.refuse(variant_id)
-    run = bench.work(run)
-    at = bench.clock.now() - timedelta(hours=hours)
-    for target in bench.targets(run.id):
+        harness.shop.refuse(variant_id)
+    run = harness.work(run)
+    at = harness.clock.now() - timedelta(hours=hours)
+    for target in harness.targets(run.id):
         kind = kinds.get(str(target.variant_id))
         if kind is not None:
             retryable = kind in {"server", "network", "rate_limit", "cancelled"}
-            bench.set_target(target.id, error_type=kind, error_retryable=retryable, last_attempt=at)
+            harness.set_target(
+                target.id, error_type=kind, error_retryable=retryable, last_attempt=at
+            )
     return run
 
 
-def dead_targets(bench: Bench, run: RuleRun) -> list[int]:
-    return [target.id for target in bench.targets(run.id) if target.status == "FAILED"]
+def failed_target_ids(harness: PricingHarness, run: RuleRun) -> list[int]:
+    return [target.id for target in harness.targets(run.id) if target.status == "FAILED"]
