@@ -58,8 +58,8 @@ Check, Target = RuleCheckRow, RuleTargetRow
 
 
 def last_checks(*which: ColumnElement[bool]) -> Select[tuple[int]]:
-    """The id of the last conclusive check of each run: one that read a price, or found that the run
-    has no price left in the shop. A repeated check keeps its id."""
+    """Select the id of the last conclusive check of each run: one that read a price, or found that
+    the run has no price left in the shop."""
     has_none_left = and_(Check.total_checked == 0, Check.unverified == 0)
     is_conclusive = and_(Check.checked_at.is_not(None), or_(Check.total_checked > 0, has_none_left))
     newest_first = Check.checked_at.desc(), Check.id.desc()
@@ -76,7 +76,7 @@ def latest_conclusive_check(session: Session, run_id: int) -> RuleCheck | None:
 
 
 def checks_of(session: Session, run_id: int) -> list[RuleCheck]:
-    """By due time: the early checks, one per day for thirty days, and manual ones."""
+    """Return the checks of the run by due time: early, daily and manual ones."""
     query = (
         select(Check)
         .where(Check.rule_run_id == run_id)
@@ -93,13 +93,16 @@ def next_manual_name(session: Session, run_id: int) -> str:
 
 
 def request_due_checks(*, database: Database, clock: Clock) -> Sequence[str]:
-    """The keys of the requests. An old request of a check that is not done is repeated under
-    another key. Safe to run concurrently with itself."""
+    """Request a Dagster run for each due check, and return the keys of the requests. A request is
+    repeated under another key if its check is still not done after a while. Safe to run
+    concurrently with itself."""
     now = clock.now()
-    is_silent = or_(Check.requested_at.is_(None), Check.requested_at <= now - REQUEST_AGAIN_AFTER)
+    may_be_requested = or_(
+        Check.requested_at.is_(None), Check.requested_at <= now - REQUEST_AGAIN_AFTER
+    )
     due = (
         select(Check)
-        .where(Check.checked_at.is_(None), Check.due_at <= now, is_silent)
+        .where(Check.checked_at.is_(None), Check.due_at <= now, may_be_requested)
         .order_by(Check.due_at, Check.id)
         .limit(MAX_CHECKS)
         .with_for_update(skip_locked=True)
@@ -107,7 +110,7 @@ def request_due_checks(*, database: Database, clock: Clock) -> Sequence[str]:
     requests: list[NewRunRequest] = []
     with database.transaction() as session:
         for row in session.scalars(due):
-            # A run that ended again has a new due time.
+            # After a retry of the run, the check has a new due time and therefore a new key.
             key = f"rule-check-{row.rule_run_id}-{row.name}-{round(row.due_at.timestamp())}"
             if row.requested_at is not None:
                 key += f"-{round(now.timestamp())}"
@@ -120,7 +123,7 @@ def request_due_checks(*, database: Database, clock: Clock) -> Sequence[str]:
 
 
 def done_report(session: Session, run_id: int, name: str) -> ReconciliationReport | None:
-    """None: the check is not done yet."""
+    """Return None if the check is not done yet."""
     document = session.scalar(
         select(Check.report).where(
             Check.rule_run_id == run_id, Check.name == name, Check.checked_at.is_not(None)
@@ -130,7 +133,7 @@ def done_report(session: Session, run_id: int, name: str) -> ReconciliationRepor
 
 
 def _live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget]:
-    """The applied targets of these runs that no later run has replaced."""
+    """Return the applied targets of these runs that no later run has replaced."""
     later = aliased(Target)
     is_same = and_(
         later.shop == Target.shop,
@@ -155,7 +158,8 @@ def _live_targets(session: Session, run_ids: Collection[int]) -> list[LiveTarget
 
 
 def _variants_in_flux(session: Session, shop: str, variant_ids: Collection[str]) -> set[str]:
-    """Variants that a run is writing, has written with an unknown outcome, or is about to roll back."""
+    """Return the variants that a run is writing, has written with an unknown outcome, or is about to
+    roll back."""
     is_unknown = and_(Target.outcome_unknown, Target.status.in_(sorted(OPEN_TARGET_STATES)))
     is_marked = and_(Target.is_wished, Target.status == TargetState.APPLIED)
     query = select(Target.variant_id).where(
@@ -167,8 +171,9 @@ def _variants_in_flux(session: Session, shop: str, variant_ids: Collection[str])
 
 
 async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> ReconciliationReport:
-    """A completed check is not repeated. ShopUnavailableError: no price could be read, and the check
-    stays due. ConflictError: no price of the run is applied."""
+    """Compare the prices of a run with the shop, and store the report. A completed check is not
+    repeated. ShopUnavailableError: no price could be read, and the check stays due. ConflictError:
+    no price of the run is applied."""
     validate_check_name(name)
 
     def read_run() -> tuple[ReconciliationReport | None, str, list[LiveTarget]]:
@@ -184,7 +189,7 @@ async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> R
     if done is not None:
         return done
     if shop == context.storefront.name:
-        prices = await _read({run_id: targets}, context)
+        prices = await _read_shop({run_id: targets}, context)
     else:
         reason = f"it was applied in another shop, {shop}"
         prices = dict.fromkeys((one.variant_id for one in targets), reason)
@@ -193,9 +198,9 @@ async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> R
 
 
 async def reconcile_all(context: PricingContext) -> list[ReconciliationReport]:
-    """One report per run and day; a repetition on the same day adds the missing reports.
-    ShopUnavailableError: no price could be read, and nothing is stored. If reconciliation is disabled,
-    this does nothing."""
+    """Check all runs of the last thirty days, and return one report per run. A repetition on the same
+    day checks only the runs without a report. ShopUnavailableError: no price could be read, and
+    nothing is stored. If reconciliation is disabled, this does nothing."""
     options, shop, now = context.storefront.options, context.storefront.name, context.clock.now()
     if not options.reconciles:
         return []
@@ -222,11 +227,11 @@ async def reconcile_all(context: PricingContext) -> list[ReconciliationReport]:
             return by_run
 
     checked = await asyncio.to_thread(read_runs)
-    prices = await _read(checked, context)
+    prices = await _read_shop(checked, context)
     return await asyncio.to_thread(_save, day, checked, prices, shop, context)
 
 
-async def _read(
+async def _read_shop(
     checked: Mapping[int, Sequence[LiveTarget]], context: PricingContext
 ) -> dict[str, Price | str]:
     variants = [one.variant_id for targets in checked.values() for one in targets]
@@ -243,22 +248,22 @@ def _save(
     shop: str,
     context: PricingContext,
 ) -> list[ReconciliationReport]:
-    """`checked` are the targets whose prices were read, by run; `prices` has the price or the reason
-    why it could not be read, by variant. Targets that were rolled back or replaced since are
-    skipped."""
+    """`checked` are the targets whose prices were read, by run. `prices` has, by variant, the price
+    or the reason why it could not be read. Targets that were rolled back or replaced during the
+    read are ignored."""
     now = context.clock.now()
     with context.database.transaction() as session:
         live = {target.id for target in _live_targets(session, checked)}
-        left = {
+        current = {
             run_id: [target for target in targets if target.id in live]
             for run_id, targets in checked.items()
         }
-        variants = [target.variant_id for targets in left.values() for target in targets]
+        variants = [target.variant_id for targets in current.values() for target in targets]
         in_flux = _variants_in_flux(session, shop, variants)
         known = {**prices, **dict.fromkeys(in_flux, "its price was being changed at the same time")}
         reports = [
             reconciliation_report(run_id, [(one, known[one.variant_id]) for one in targets], now)
-            for run_id, targets in left.items()
+            for run_id, targets in current.items()
         ]
         save_reports(session, name, reports, now)
         found = [(report.run_id, one) for report in reports for one in report.details]
@@ -307,7 +312,7 @@ def _mismatch_event(run_id: str, one: Mismatch, check: str, now: datetime) -> Ev
 
 
 def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """Create a preview that restores the applied prices. It is approved and queued like any other.
+    """Create a preview that restores the applied prices; people approve and apply it like any other.
     ConflictError: there is nothing to restore."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
@@ -344,8 +349,8 @@ def _add_repair(
     actor: str,
     now: datetime,
 ) -> int:
-    """Add a run of the original rule version, which decides about drift. Compare-at prices were not
-    read and stay unchanged."""
+    """Add a run with the original version of the rule, whose drift option applies. Compare-at prices
+    were not read and stay unchanged."""
     new = NewRun(
         rule=RuleReference(run.rule_id, run.project_id, run.rule_version, run.rule_version_hash),
         shop=run.shop,

@@ -9,7 +9,7 @@ from automation_pipeline.pricing.models.rules import TENANT, Policy, PricingRule
 
 
 def apply_key(run_id: str, target_id: str, cycle: int, attempts: int) -> str:
-    """One key per call. A manual retry begins a new cycle, with keys of its own."""
+    """Each call has its own key. A manual retry starts a new cycle."""
     return f"{run_id}:{target_id}:apply:{cycle}.{attempts}"
 
 
@@ -18,7 +18,7 @@ def rollback_key(run_id: str, target_id: str, number: int) -> str:
 
 
 def mismatch_key(run_id: str, target_id: str, check: str) -> str:
-    """One key per target and check: `5m`, `1h`, or the day of a daily check."""
+    """`check` is the name of the check, such as `5m` or the day of a daily check."""
     return f"{run_id}:{target_id}:mismatch:{check}"
 
 
@@ -84,7 +84,7 @@ def rule_deleted(rule: PricingRule, actor: str, now: datetime) -> Event:
 def policy_changed(
     project_id: str, policy: Policy, actor: str, now: datetime, change: str
 ) -> Event:
-    """`change` is unique, so that an equal policy that is stored again is an event too."""
+    """`change` is a unique id, so that storing an equal policy again emits another event."""
     subject = f"policy-{project_id}"
     return pricing_event(
         "policy.changed",

@@ -1,4 +1,4 @@
-"""Dead letters, alerts, metrics, written prices, and the runs of a day."""
+"""Dead letters, alerts, metrics, price changes, and the runs of a day."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,8 @@ Run, Target = RuleRunRow, RuleTargetRow
 
 
 def _is_dead_letter(now: datetime, project_id: str | None = None) -> list[ColumnElement[bool]]:
-    """A failed target that is kept and not acknowledged, unless its run was rolled back."""
+    """Dead letters are failed targets of the last ninety days that are not acknowledged. A run that
+    was rolled back has none."""
     is_rolled_back = exists().where(
         Run.id == Target.rule_run_id, Run.status == PricingRunState.ROLLED_BACK
     )
@@ -82,7 +83,7 @@ def _count_if(condition: ColumnElement[bool]) -> ColumnElement[int]:
 def dead_letters(
     session: Session, project_id: str, *, now: datetime, limit: int
 ) -> list[DeadLetter]:
-    """The oldest ones, in the order in which they failed."""
+    """Return the oldest dead letters, in the order in which they failed."""
     query = (
         select(Target)
         .where(*_is_dead_letter(now, project_id))
@@ -194,8 +195,8 @@ PRICING_ALERTS = AlertTable(
 
 
 def _tried_targets(session: Session, now: datetime) -> dict[str, tuple[int, int]]:
-    """By project, how many targets were applied and how many failed in the last cycles of the runs
-    that ended in the window. A target that is rolled back was applied before."""
+    """Return, by project, how many targets were applied and how many failed in the last cycle of each
+    run that ended in the window. Rolled back targets count as applied."""
     began_at = (
         select(func.max(TransitionRow.at))
         .where(
@@ -225,8 +226,8 @@ def _tried_targets(session: Session, now: datetime) -> dict[str, tuple[int, int]
 
 
 def _shop_health(session: Session, now: datetime) -> tuple[Counter[str], dict[str, str]]:
-    """By project, the recent refusals of its shops, and a shop whose circuit is open. The shops of
-    a project are those where a run has work or has just ended."""
+    """Return, by project, the recent refusals of its shops, and a shop whose circuit is open. A shop
+    belongs to a project while a run of the project has work there, or has just ended there."""
     has_work = or_(Run.status.in_(ACTIVE_RUN_STATES), Run.wish.is_not(None))
     has_just_ended = Run.finished_at > now - RATE_LIMIT_WINDOW
     query = select(Run.project_id, Run.shop).where(or_(has_work, has_just_ended)).distinct()
@@ -243,14 +244,14 @@ def _shop_health(session: Session, now: datetime) -> tuple[Counter[str], dict[st
 
 
 def blocked_variants(session: Session) -> Mapping[str, int]:
-    """By project, the number of variants that its guardrails blocked."""
+    """Return, by project, the number of variants that its guardrails have blocked."""
     query = select(Run.project_id, func.sum(Run.blocked)).group_by(Run.project_id)
     found = session.execute(query.order_by(Run.project_id)).tuples()
     return {project: int(blocked or 0) for project, blocked in found}
 
 
 def queue_age_seconds(session: Session, now: datetime) -> float:
-    """The age of the oldest queued run; 0 without queued runs."""
+    """Return the age of the oldest queued run, or 0 without queued runs."""
     oldest = session.scalar(
         select(func.min(Run.queued_at)).where(Run.status == PricingRunState.QUEUED)
     )
@@ -258,8 +259,8 @@ def queue_age_seconds(session: Session, now: datetime) -> float:
 
 
 def mismatched_prices(session: Session, now: datetime) -> Mapping[str, int]:
-    """The mismatches of the last check of each watched run, by the worst severity of the check.
-    Runs that were rolled back do not count."""
+    """Count the mismatches of the last check of each run that is still checked, by the highest
+    severity of that check. Runs that were rolled back do not count."""
     newest = last_checks(RuleCheckRow.checked_at > now - WATCHED_FOR)
     query = (
         select(RuleCheckRow.worst, func.sum(RuleCheckRow.mismatches))
@@ -272,13 +273,13 @@ def mismatched_prices(session: Session, now: datetime) -> Mapping[str, int]:
 
 
 def circuits(session: Session) -> Mapping[str, CircuitState]:
-    """By shop."""
+    """Return the state of the circuit of each shop."""
     found = session.execute(select(ShopRow.shop, ShopRow.circuit).order_by(ShopRow.shop)).tuples()
     return {shop: CircuitState(state) for shop, state in found}
 
 
 def runs_that_ended(session: Session, since: datetime, until: datetime) -> DayRuns:
-    """The runs in the order of their ends. `until` is excluded."""
+    """Return the runs that ended from `since` until before `until`, in that order."""
     ended = select_runs(Run.finished_at >= since, Run.finished_at < until)
     runs = read_runs(session, ended.order_by(Run.finished_at, Run.id))
     ids = [run.id for run in runs]
@@ -305,7 +306,7 @@ MAX_ENTRIES = 1000
 
 
 def report_dead_letters(project_id: str, *, database: Database, clock: Clock) -> DeadLetterReport:
-    """The numbers are those of all dead letters, the entries the oldest ones."""
+    """The counts cover all dead letters; the entries are the oldest ones."""
     now = clock.now()
     with database.reading() as session:
         tallies = dead_letter_tallies(session, project_id, now)
@@ -316,7 +317,8 @@ def report_dead_letters(project_id: str, *, database: Database, clock: Clock) ->
 def retry_dead_letters(
     project_id: str, *, database: Database, clock: Clock, actor: str, force: bool = False
 ) -> RetriedRuns:
-    """`force` also retries targets that need a fixed cause. A run that cannot be retried now is skipped."""
+    """Request a retry of the dead letters of a project, run by run. `force` includes those whose error
+    is permanent unless its cause was removed. Runs that cannot be retried now are skipped."""
     report = report_dead_letters(project_id, database=database, clock=clock)
     now = clock.now()
     event = pricing_event(
@@ -359,9 +361,9 @@ def acknowledge_dead_letters(
     clock: Clock,
     actor: str,
 ) -> int:
-    """Acknowledge all dead letters of the project, or the given ones, and return how many are new.
-    InvalidInputError, without any change, if a given target is not a dead letter of the project.
-    Safe to repeat."""
+    """Acknowledge all dead letters of the project, or the given ones. Return how many were not
+    acknowledged before. InvalidInputError: a given target is not a dead letter of the project, and
+    nothing has changed. Safe to repeat."""
     now = clock.now()
     with database.transaction() as session:
         chosen = [] if target_ids is None else [among(session, Target.id, target_ids)]

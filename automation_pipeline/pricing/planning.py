@@ -85,8 +85,8 @@ Columns = Mapping[str, object]
 
 
 class Draft(AbstractContextManager["Draft"]):
-    """A plan in a file while its catalogue is read. The catalogue may change during that time and
-    contain a variant twice: the first occurrence counts."""
+    """Holds a plan in a temporary file while the catalogue is read. The catalogue may change during
+    that time, so that a variant occurs twice: only the first occurrence counts."""
 
     def __init__(self) -> None:
         self.tally = PlanTally()
@@ -133,7 +133,7 @@ class Draft(AbstractContextManager["Draft"]):
 
 
 _ROWS_AT_ONCE = 1000
-# The delay after an unreadable catalogue.
+# After the catalogue could not be read, the run is planned again no earlier than this.
 PLAN_AGAIN_SECONDS = 300.0
 
 
@@ -162,11 +162,12 @@ def _save_plan(
 
 
 def _conflicts(session: Session, run: RuleRunRow) -> list[int]:
-    other, mine = aliased(RuleTargetRow), aliased(RuleTargetRow)
+    """Return the active runs that will still write a variant of this run."""
+    other, own = aliased(RuleTargetRow), aliased(RuleTargetRow)
     is_shared = (
         select(other.id)
-        .join(mine, mine.variant_id == other.variant_id)
-        .where(mine.rule_run_id == run.id, other.rule_run_id == RuleRunRow.id)
+        .join(own, own.variant_id == other.variant_id)
+        .where(own.rule_run_id == run.id, other.rule_run_id == RuleRunRow.id)
         .where(other.status.in_(sorted(OPEN_TARGET_STATES)))
         .exists()
     )
@@ -180,14 +181,14 @@ def _conflicts(session: Session, run: RuleRunRow) -> list[int]:
 
 
 def _insert(session: Session, table: type[Table], rows: Iterator[Columns]) -> None:
-    for some in iter(lambda: [dict(row) for row in islice(rows, _ROWS_AT_ONCE)], []):
-        session.connection().execute(insert(table), some)
+    for batch in iter(lambda: [dict(row) for row in islice(rows, _ROWS_AT_ONCE)], []):
+        session.connection().execute(insert(table), batch)
 
 
 async def _read_draft(
     draft: Draft, rule: RuleInput, project_id: str, context: PricingContext
 ) -> None:
-    """Plan every page of the catalogue. No transaction is open while the shop is called."""
+    """Add every page of the catalogue to the plan. No transaction is open while the shop is called."""
     is_selected, now = compile_selector(rule.selector), context.clock.now()
 
     def read_policy() -> Policy | None:
@@ -210,9 +211,9 @@ async def _read_draft(
 
 
 async def plan_run(run_id: int, context: PricingContext) -> RuleRun:
-    """Plan the run unless it is already planned or cancelled. Of two concurrent calls the first
-    that ends wins. When the catalogue cannot be read, the run keeps the reason and the shop's error
-    propagates."""
+    """Plan the run unless it is already planned or cancelled. Of two concurrent calls, the plan of
+    the first to finish is stored. If the catalogue cannot be read, the run stores the reason and
+    the shop's error is raised."""
     requested = await asyncio.to_thread(_rule_to_plan, run_id, context)
     if requested is not None:
         rule, project_id = requested
@@ -235,7 +236,7 @@ async def plan_run(run_id: int, context: PricingContext) -> RuleRun:
 
 
 def _rule_to_plan(run_id: int, context: PricingContext) -> tuple[RuleInput, str] | None:
-    """Return the rule and its project; None if there is nothing to plan."""
+    """Return the rule and its project, or None if there is nothing to plan."""
     name = context.storefront.name
     with context.database.transaction() as session:
         run = locked_run(session, run_id)
@@ -251,7 +252,7 @@ def _rule_to_plan(run_id: int, context: PricingContext) -> tuple[RuleInput, str]
 def _record_planning_failure(
     run_id: int, error: TransientError | PermanentError, context: PricingContext
 ) -> None:
-    """A requested run is planned again when its `resume_at` has passed."""
+    """Store why planning failed. A requested run is planned again after its `resume_at`."""
     with context.database.transaction() as session:
         run = locked_run(session, run_id)
         if not _is_to_plan(run):
@@ -267,7 +268,7 @@ def _record_planning_failure(
 async def preview_rule(
     rule_id: int, context: PricingContext, *, actor: str, trigger: RuleTrigger
 ) -> RuleRun:
-    """Plan a new run, also of a disabled rule. If the catalogue cannot be read, there is no run. A
+    """Plan a new run, even of a disabled rule. If the catalogue cannot be read, no run is created. A
     concurrent change of the rule does not affect the preview."""
 
     def read_rule() -> PricingRule:

@@ -53,7 +53,7 @@ def add_rule(
 def save_rule(
     session: Session, rule_id: int, rule: RuleInput, *, actor: str, now: datetime
 ) -> PricingRule:
-    """The rule must be locked. Its version rises with a change that affects prices."""
+    """The rule must be locked. A change that affects prices creates a new version."""
     row = _rule_row(session, rule_id)
     former_hash = row.version_hash
     for name, value in _rule_columns(rule).items():
@@ -72,8 +72,8 @@ def get_rule(session: Session, rule_id: int, *, deleted_too: bool = False) -> Pr
 
 
 def lock_rule(session: Session, rule_id: int, *, deleted_too: bool = False) -> PricingRule:
-    """Locked until the transaction ends, for changes of the rule and new runs of it. The lock does
-    not delay workers, whose rows refer to the rule."""
+    """Lock the rule until the transaction ends, to change it or to create a run of it. The lock does
+    not block workers, which write rows that refer to the rule."""
     return as_rule(_rule_row(session, rule_id, deleted_too=deleted_too, locked=True))
 
 
@@ -86,14 +86,14 @@ def list_rules(
     limit: int,
     offset: int,
 ) -> list[PricingRule]:
-    """Newest first, without deleted rules; `q` is part of the name."""
+    """Return the rules that are not deleted, newest first. `q` is a part of the name."""
     query = select(RuleRow).where(RuleRow.tenant_id == TENANT, RuleRow.deleted_at.is_(None))
     if project_id is not None:
         query = query.where(RuleRow.project_id == project_id)
     if enabled is not None:
         query = query.where(RuleRow.enabled.is_(enabled))
     if q:
-        # Databases ignore the case of unaccented letters only.
+        # Some databases compare only ASCII letters case-insensitively.
         forms = sorted({q, q.lower(), q.upper(), q.title()})
         names = [RuleRow.name.icontains(form, autoescape=True) for form in forms]
         query = query.where(or_(*names))
@@ -102,7 +102,8 @@ def list_rules(
 
 
 def versions_of(session: Session, rule_id: int, limit: int, offset: int) -> list[RuleVersion]:
-    """Newest first, also of a deleted rule. NotFoundError: the rule never existed."""
+    """Return the versions newest first, even of a deleted rule. NotFoundError: there was never such a
+    rule."""
     _rule_row(session, rule_id, deleted_too=True)
     query = (
         select(RuleVersionRow)
@@ -174,7 +175,7 @@ def create_rule(
     given: Mapping[str, object], *, project_id: str, database: Database, clock: Clock, actor: str
 ) -> PricingRule:
     """InvalidInputError names every invalid field. A rule whose `scheduleAt` has passed starts at
-    the next tick."""
+    the next tick of the sensor."""
     check_project(project_id, INVALID_RULE)
     rule = parse_rule(given)
     with database.transaction() as session:
@@ -191,8 +192,8 @@ def update_rule(
     clock: Clock,
     actor: str,
 ) -> PricingRule:
-    """Fields that the patch does not name stay. A change that affects prices creates a new version
-    and makes earlier previews stale."""
+    """Change the fields that the patch names. A change that affects prices creates a new version and
+    makes earlier previews stale."""
     with database.transaction() as session:
         stored = lock_rule(session, rule_id)
         changed = changed_rule(stored, patch)

@@ -102,8 +102,8 @@ def _check_cooldown(session: Session, rule: PricingRule, now: datetime, advice: 
 
 
 def approve_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """Safe to repeat. ConflictError: the run is not a planned preview, another person has approved
-    it, or the project requires the approval of another person."""
+    """Approve a preview. Safe to repeat. ConflictError: the run is not a planned preview, another
+    person has approved it, or the project requires the approval of another person."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         _planned_at(run)
@@ -131,7 +131,7 @@ def _approval_fault(session: Session, run: RuleRunRow, approver: str | None) -> 
 
 
 def _planned_at(run: RuleRunRow) -> datetime:
-    """ConflictError: the run is not a planned preview, or was cancelled."""
+    """Return when the run was planned. ConflictError: it is not a planned preview, or was cancelled."""
     if run.status != PricingRunState.PREVIEW:
         raise ConflictError(
             f"Rule run {run.id} is {run.status}: only a preview can be approved or queued."
@@ -152,14 +152,14 @@ def queue_run(
     force: bool = False,
     requests_worker: bool = True,
 ) -> RuleRun:
-    """Queue the run. ConflictError: it cannot be applied now; RuleBusyError: another run of the
-    rule comes first. `force`, here or in the request for the run, skips the cooldown.
-    InvalidInputError: no price would change, which only a scheduled run accepts."""
+    """Queue the run. `force`, here or in the request for the run, skips the cooldown. ConflictError:
+    the run cannot be applied now. RuleBusyError: another run of the rule must end first.
+    InvalidInputError: no price would change, and the run is not scheduled."""
     with database.transaction() as session:
         rule_id = session.scalar(select(RuleRunRow.rule_id).where(RuleRunRow.id == run_id))
         if rule_id is None:
             raise no_such_run(run_id)
-        # All code locks the rule before the run.
+        # The rule is always locked before the run, which prevents deadlocks.
         rule = lock_rule(session, rule_id, deleted_too=True)
         run, now = locked_run(session, run_id), clock.now()
         _check_preview(run, rule, now)
@@ -183,8 +183,8 @@ def queue_run(
 
 
 def _check_preview(run: RuleRunRow, rule: PricingRule, now: datetime) -> None:
-    """A repair restores the applied prices independently of later changes of the rule, and after
-    the promotion."""
+    """A repair may be applied although the rule has changed or its promotion is over, because it
+    restores applied prices."""
     is_repair = run.trigger == RuleTrigger.REPAIR
     rule_hash = run.rule_version_hash if is_repair else rule.version_hash
     fault = stale_fault(run.rule_version_hash, rule_hash, _planned_at(run), now)
@@ -207,9 +207,9 @@ _CANCEL_SECONDS = 60.0
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """Cancel the run at once if no worker holds it and no price may have been written; otherwise
-    its worker stops before its next writes. Safe to repeat. ConflictError: the run has ended, or is
-    a preview without a request to apply it."""
+    """Cancel the run. Without a worker and without a price that may have been written, it ends at
+    once; otherwise its worker stops before its next write. Safe to repeat. ConflictError: the run
+    has ended, or is a preview without a request to apply it."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         is_active = run.status in ACTIVE_RUN_STATES
@@ -245,7 +245,7 @@ def _end_without_worker(session: Session, run: RuleRunRow, actor: str) -> None:
         requeue_abandoned(session, run.id, now)
     give_up_rest(session, run.id, CANCELLED, actor, now)
     if not end_run(session, run, now, reconciles=True):
-        # A worker checks the prices that may have been written.
+        # A worker must read the prices that may have been written.
         file_run_requests(session, [run.id], now)
     release_claim(session, claim)
 
@@ -338,9 +338,9 @@ POSTPONED_SECONDS = 300.0
 
 
 def postpone_failed_run(run_id: int, reason: str, *, database: Database) -> bool:
-    """Return whether it was postponed. The run shows the reason, and the sweep requests a worker
-    when the time has passed. A run without work, a claimed run and a run that already waits longer
-    are not postponed."""
+    """Postpone a run whose worker failed, and return whether it was postponed. The run shows the
+    reason, and the sweep requests a worker afterwards. A run without work, a claimed run and a run
+    that already waits longer are not postponed."""
     waits_less = or_(Run.resume_at.is_(None), Run.resume_at < database_now(POSTPONED_SECONDS))
     postponing = (
         update(Run)
@@ -354,16 +354,16 @@ def postpone_failed_run(run_id: int, reason: str, *, database: Database) -> bool
 
 
 MAX_RUNS = 100
-# A requested worker claims its run within this time, or never starts.
+# A requested worker that has not claimed its run within this time is requested again.
 STARTS_WITHIN_SECONDS = 60.0
 
 
 def runs_without_worker(session: Session, *, shop: str | None = None) -> list[int]:
-    """Runs that have work now, no worker, and no recent request for one. While a shop is paused,
-    only its runs that are to be cancelled count."""
+    """Return the runs that have work now, no worker, and no recent request for one. In a paused shop
+    these are only runs that must be cancelled."""
     is_due = or_(Run.resume_at.is_(None), Run.resume_at <= database_now())
     is_paused = exists().where(ShopRow.shop == Run.shop, ShopRow.paused_at.is_not(None))
-    may_go_on = or_(~is_paused, and_(IS_ACTIVE, Run.cancel_requested_at.is_not(None)))
+    may_continue = or_(~is_paused, and_(IS_ACTIVE, Run.cancel_requested_at.is_not(None)))
     key = literal("rule-run-") + cast(Run.id, Text) + literal("-") + cast(Run.requests, Text)
     was_just_taken = and_(
         RunRequestRow.state == "taken",
@@ -372,7 +372,9 @@ def runs_without_worker(session: Session, *, shop: str | None = None) -> list[in
     is_requested = exists().where(
         RunRequestRow.request_key == key, or_(RunRequestRow.state == "waiting", was_just_taken)
     )
-    query = select(Run.id).where(HAS_WORK, RUN_CLAIMS.is_free(), is_due, may_go_on, ~is_requested)
+    query = select(Run.id).where(
+        HAS_WORK, RUN_CLAIMS.is_free(), is_due, may_continue, ~is_requested
+    )
     if shop is not None:
         query = query.where(Run.shop == shop)
     return list(
@@ -381,12 +383,12 @@ def runs_without_worker(session: Session, *, shop: str | None = None) -> list[in
 
 
 def sweep_rule_runs(*, database: Database, clock: Clock) -> Sequence[int]:
-    """Return the runs for which a worker was requested. Two concurrent sweeps may request two
-    workers of one run; the second worker finds the claim of the first."""
+    """Request a worker for each run that needs one, and return the runs. Two concurrent sweeps may
+    request two workers for one run; the second worker finds the claim of the first."""
     has_writes = Run.id.in_(select(RuleTargetRow.rule_run_id).where(RuleTargetRow.is_writing))
     ended = select(Run.id).where(has_writes, ~HAS_WORK, RUN_CLAIMS.is_free())
     with database.transaction() as session:
-        # No other worker releases the variants that a lost worker was writing for an ended run.
+        # An ended run gets no other worker that would release the variants of its lost worker.
         lost = session.scalars(ended.with_for_update(skip_locked=True)).all()
         if lost:
             of_lost = among(session, RuleTargetRow.rule_run_id, lost)

@@ -1,4 +1,4 @@
-"""Rules that start on schedule, and promotions that end."""
+"""Start scheduled rules, and end promotions."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -31,8 +31,9 @@ from automation_pipeline.storage.statements import among, database_now
 
 
 def lock_planned_rules(session: Session, now: datetime) -> list[PlannedRule]:
-    """Rules that may be due, and deleted rules whose prices are in the shop, locked until the
-    transaction ends. A rule that another transaction has locked waits for the next tick."""
+    """Return the rules that may be due, including deleted rules whose prices are in the shop. They
+    are locked until the transaction ends. A rule that another transaction has locked waits for the
+    next tick."""
     is_applied = select(RuleRunRow.id).where(RuleRunRow.rule_id == RuleRow.id, *_is_live()).exists()
     is_in_use = and_(RuleRow.enabled, RuleRow.deleted_at.is_(None))
     starts = and_(RuleRow.schedule_at <= now, is_in_use)
@@ -58,14 +59,13 @@ def clear_schedules(session: Session, rule_ids: Collection[int], now: datetime) 
 
 
 def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) -> None:
-    """Close the repairs of locked rules whose promotion is over: restored prices are rolled back
-    with the run that the repair belongs to. A repair that is claimed or locked elsewhere stays
-    unchanged."""
-    is_left = or_(RuleRunRow.wish.is_(None), RuleRunRow.wish != RunAction.ROLLBACK)
+    """Close the repairs of locked rules whose promotion is over. Restored prices are rolled back with
+    the run that was repaired. A repair that is claimed or locked by another process stays unchanged."""
+    may_be_closed = or_(RuleRunRow.wish.is_(None), RuleRunRow.wish != RunAction.ROLLBACK)
     query = (
         select(RuleRunRow.id)
         .where(among(session, RuleRunRow.rule_id, rule_ids), *_is_live(), RUN_CLAIMS.is_free())
-        .where(RuleRunRow.trigger == RuleTrigger.REPAIR, is_left)
+        .where(RuleRunRow.trigger == RuleTrigger.REPAIR, may_be_closed)
         .with_for_update(skip_locked=True)
     )
     repairs = session.scalars(query).all()
@@ -82,12 +82,12 @@ def close_repairs(session: Session, rule_ids: Collection[int], now: datetime) ->
 
 
 def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[int, int]]:
-    """The id and the rule of the newest run of each rule whose prices are still to be rolled back:
-    newer prices are rolled back before older ones. Runs that are claimed, locked elsewhere or
-    postponed, and rules with an active run or a rollback wait for a later tick."""
+    """Return the id and the rule of the newest run of each rule that must be rolled back, because
+    newer prices are rolled back before older ones. Runs that are claimed, locked by another process
+    or postponed wait for a later tick; so do rules with an active run or a rollback."""
     other = aliased(RuleRunRow)
     is_due = or_(RuleRunRow.resume_at.is_(None), RuleRunRow.resume_at <= database_now())
-    is_awaited = exists().where(
+    must_wait = exists().where(
         other.rule_id == RuleRunRow.rule_id,
         or_(
             other.wish == RunAction.ROLLBACK,
@@ -102,7 +102,7 @@ def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[in
             *_is_live(),
             RUN_CLAIMS.is_free(),
             is_due,
-            ~is_awaited,
+            ~must_wait,
         )
         .where(RuleRunRow.trigger != RuleTrigger.REPAIR)
         .order_by(RuleRunRow.id.desc())
@@ -114,7 +114,7 @@ def lock_live_runs(session: Session, rule_ids: Collection[int]) -> list[tuple[in
 def request_rollbacks(
     session: Session, run_ids: Collection[int], actor: str, now: datetime
 ) -> None:
-    """Request rollbacks of locked runs: mark every applied target for a rollback, and none for a retry."""
+    """Request rollbacks of locked runs: mark every applied target, and no failed one."""
     if not run_ids:
         return
     session.execute(
@@ -149,14 +149,15 @@ _SCHEDULE = "schedule"
 
 
 def start_due_rules(*, database: Database, clock: Clock, shop: str) -> DuePriceRules:
-    """Safe to run concurrently with itself and with requests for runs. A rule with an open run
-    starts when that has ended, and a promotion ends when its run has been applied."""
+    """Start due rules and end promotions. Safe to run concurrently with itself and with requests for
+    runs. A rule with an open run starts after that run has ended; a promotion ends after its run has
+    been applied."""
     now = clock.now()
     with database.transaction() as session:
         due: dict[DueAction | None, list[PlannedRule]] = {action: [] for action in DueAction}
         for rule in lock_planned_rules(session, now):
             due.setdefault(due_action(rule, now), []).append(rule)
-        # After the rules are locked, so that no concurrent request creates a run.
+        # The rules are locked, so no concurrent request can create a run of them now.
         open_runs = open_runs_of(session, [rule.id for rule in due[DueAction.START]])
         free = [rule for rule in due[DueAction.START] if rule.id not in open_runs]
         started = _start_rules(session, free, shop, now)

@@ -61,7 +61,7 @@ from automation_pipeline.storage.statements import database_time, insert_into
 
 MAX_REFUSALS = 100
 MAX_REASON_LENGTH = 1000
-# A probe of another process may close the circuit before its pause is over.
+# The interval of a waiting call, because a probe of another process may close the circuit early.
 POLL_SECONDS = 1.0
 
 Value = TypeVar("Value")
@@ -75,15 +75,15 @@ async def call_shop(
     kind: CallKind = CallKind.READ,
     is_wanted: Callable[[], Awaitable[bool]] | None = None,
 ) -> CallResult[Value]:
-    """Make the call when the rate limit allows it. All calls of all processes pass here, so that
-    together they keep the shop's rate limit. `is_wanted` is evaluated just before the call;
-    CallWithdrawnError: it returned False. ShopUnavailableError: the shop must not be called for longer
-    than a worker waits."""
+    """Make the call when the rate limit allows it. Every call of every process uses this function, so
+    that together they stay within the shop's rate limit. `is_wanted` is evaluated just before the
+    call. CallWithdrawnError: it returned False. ShopUnavailableError: the shop must not be called for
+    longer than a worker waits."""
     reservation = await _reserve(cost, context)
     try:
         if is_wanted is not None and not await is_wanted():
             raise CallWithdrawnError("The call is no longer needed.")
-    except BaseException:  # a call that is not made costs nothing, for any reason
+    except BaseException:  # a call that is not made costs nothing
         await _transact(
             context, lambda session, shop: refund_call(session, shop, cost, reservation.probe)
         )
@@ -128,7 +128,7 @@ async def _reserve(cost: float, context: PricingContext) -> "CallReservation":
             reservation = await _transact(
                 context, lambda session, shop: reserve_call(session, shop, cost, is_reserved=True)
             )
-    except BaseException:  # cancellation does not stop the thread that reserves
+    except BaseException:  # cancellation does not stop the reserving thread
         await asyncio.wait({reserving})
         if not reserving.cancelled() and reserving.exception() is None:
             await _transact(context, lambda session, shop: refund_call(session, shop, cost))
@@ -146,8 +146,8 @@ async def _transact(context: PricingContext, change: Callable[[Session, str], Va
 
 @dataclass(frozen=True)
 class CallReservation:
-    """The call may start that many seconds after `at`; 0: now. `is_blocked`: the shop must not be
-    called. `probe` is the circuit if this call is to find out whether the shop has recovered."""
+    """The call may start `seconds` after `at`. `is_blocked`: the circuit forbids calls. `probe` is the
+    circuit if this call is the probe that shows whether the shop has recovered."""
 
     at: datetime
     seconds: float
@@ -172,7 +172,7 @@ def reserve_call(session: Session, shop: str, cost: float, *, is_reserved: bool)
 
 
 def refund_call(session: Session, shop: str, cost: float, probe: Circuit | None = None) -> None:
-    """Refund the points of a call that is not made. The next call takes over its probe."""
+    """Refund the points of a call that is not made. If it was the probe, the next call is."""
     row, now = _locked_row(session, shop), database_time(session)
     _save_bucket(row, refund_points(_bucket(row), cost, now))
     if probe is not None:
@@ -187,8 +187,8 @@ def _record_call(
     cost: float,
     since: datetime,
 ) -> None:
-    """Record the answer. A cancelled call, without a result, is no evidence about the shop; a call
-    that was not sent has no cost."""
+    """Record the answer. A cancelled call has no result and says nothing about the shop. A call that
+    did not reach the shop costs nothing."""
     row, now = _locked_row(session, shop), database_time(session)
     before, bucket = _circuit(row), _bucket(row)
     failure = result.failure if result else None
@@ -291,8 +291,8 @@ def is_shop_paused(session: Session, shop: str) -> bool:
 def pause_shop(
     shop: str, *, database: Database, actor: str, reason: str | None = None
 ) -> ShopShown:
-    """Workers stop before their next writes. A repeated pause keeps the first start and takes the
-    newest reason."""
+    """Pause the shop: workers stop before their next write. A repeated pause keeps the time of the
+    first one and replaces its reason."""
     if reason is not None and len(reason) > MAX_REASON_LENGTH:
         fault = f"must have at most {MAX_REASON_LENGTH} characters"
         raise InvalidInputError("Invalid pause data", (("reason", fault),))
@@ -304,7 +304,7 @@ def pause_shop(
 
 
 def resume_shop(shop: str, *, database: Database, clock: Clock) -> ShopShown:
-    """Resume the runs of the shop. An open circuit is closed."""
+    """Resume the runs of the shop, and close an open circuit."""
     with database.transaction() as session:
         row = _locked_row(session, shop)
         _save_circuit(row, Circuit())
@@ -334,7 +334,7 @@ async def _call_with_retries(
 
 
 async def read_catalogue(context: PricingContext) -> AsyncGenerator[CataloguePage]:
-    """The pages in the shop's order. TransientError or PermanentError: a page cannot be read."""
+    """Yield the pages in the shop's order. TransientError or PermanentError: a page cannot be read."""
     random, seen = Random(), set[str | None]()
     name, after = context.storefront.name, None
     async with context.storefront.open() as shop:
@@ -358,8 +358,8 @@ async def read_catalogue(context: PricingContext) -> AsyncGenerator[CataloguePag
 
 
 async def read_prices(variant_ids: Sequence[str], context: ApplyContext) -> dict[str, Price | str]:
-    """By variant, its price, or the reason why it could not be read. ShopUnavailableError: the shop
-    must not be called for longer than a worker waits, and no price is known."""
+    """Return, by variant, its price, or the reason why it could not be read. ShopUnavailableError: the
+    shop must not be called for longer than a worker waits, and no price is returned."""
     shop, missing = context.shop, "the variant, or its price, is no longer in the shop"
     distinct, size = list(dict.fromkeys(variant_ids)), MAX_PRICES_PER_READ
     batches = iter([distinct[start : start + size] for start in range(0, len(distinct), size)])
@@ -396,8 +396,8 @@ def used_budgets(
     context: PricingContext,
     now: datetime | None = None,
 ) -> dict[str, Decimal]:
-    """By variant, the used part of its daily budget. Only a policy with a budget needs it. `now`
-    defaults to the database's time."""
+    """Return, by variant, the used part of its daily budget; nothing without a policy with a budget.
+    `now` defaults to the database's time."""
     if policy is None or policy.daily_change_budget_pct is None or not variant_ids:
         return {}
     storefront = context.storefront

@@ -13,7 +13,7 @@ _PLANNED = text("schedule_at IS NOT NULL OR ends_at IS NOT NULL")
 
 
 class RuleRow(Table):
-    """A rule as it is now. A deleted rule stays, disabled, because runs refer to it."""
+    """The current state of a rule. A deleted rule is disabled and kept, because runs refer to it."""
 
     __tablename__ = "pricing_rules"
     __table_args__ = (
@@ -49,7 +49,7 @@ class RuleRow(Table):
 
 
 class RuleVersionRow(Table):
-    """The rule at the start of a version, as people write it. Rows never change."""
+    """The document of the rule at the start of a version. Rows never change."""
 
     __tablename__ = "pricing_rule_versions"
     __table_args__ = (UniqueConstraint("rule_id", "version"),)
@@ -82,8 +82,8 @@ _FAILED = text("status = 'FAILED'")
 
 
 class RuleRunRow(Table):
-    """`wish` is the requested action: apply, retry or rollback. A worker has the claim until
-    `lease_until`; each claim has a higher `lease_token`."""
+    """`wish` is the requested action: apply, retry or rollback. A worker holds the claim until
+    `lease_until`; each new claim has a higher `lease_token`."""
 
     __tablename__ = "rule_runs"
     __table_args__ = (
@@ -146,8 +146,8 @@ class RuleRunRow(Table):
     rollback_state: Mapped[str] = mapped_column(default="NONE")
     rollbacks: Mapped[int] = mapped_column(default=0)
     rollback_force: Mapped[bool] = mapped_column(default=False)
-    # When the rollback at the end of its promotion was requested. Targets that are still applied
-    # carry the reason.
+    # When the rollback at the end of the promotion was requested. Each target that is still applied
+    # has the reason in its error columns.
     promotion_ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     wished_by: Mapped[str | None]
     matched: Mapped[int] = mapped_column(default=0)
@@ -289,14 +289,14 @@ class PriceChangeRow(Table):
     to_amount: Mapped[int] = mapped_column(BigInteger)
     compare_at_old: Mapped[int | None] = mapped_column(BigInteger)
     compare_at_new: Mapped[int | None] = mapped_column(BigInteger)
-    # The shop already had the price, from a call whose answer was lost.
+    # The shop already had the price, for example from a call whose answer was lost.
     was_found: Mapped[bool]
     applied_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class ShopRow(Table):
     """`available` is the bucket's content at `measured_at` without the reserved points; `pending`
-    are the points of calls without an answer yet. Instants are the database's."""
+    are the points of calls without an answer yet. All times come from the database's clock."""
 
     __tablename__ = "pricing_shops"
     __table_args__ = (
@@ -324,7 +324,7 @@ class ShopRow(Table):
 
 class RuleCheckRow(Table):
     """A check of the prices of one run: `name` is 5m, 1h, a day, or manual with a number. A check
-    without a report is due."""
+    without a report is not done yet."""
 
     __tablename__ = "rule_checks"
     __table_args__ = (

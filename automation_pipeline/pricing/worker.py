@@ -1,4 +1,4 @@
-"""The worker of a run: choose the next action, plan, apply or roll back, until nothing is left."""
+"""The worker of a run: plans, applies or rolls back, until the run needs no further action."""
 
 import asyncio
 import time
@@ -97,11 +97,11 @@ from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.outbox import enqueue
 from automation_pipeline.storage.statements import database_time
 
-# The interval at which the worker checks whether its work is still requested and a target is due.
+# The interval at which the worker checks whether its work is still wanted and whether a target is due.
 POLL_SECONDS = 1.0
 # An older price is read again before it is overwritten.
 LONGEST_READ_SECONDS = 15.0
-# A run needs a few actions; more would be an endless loop.
+# A run needs only a few actions. More of them indicate an endless loop.
 MAX_ACTIONS = 10
 # The wait for another run of the same rule.
 BUSY_RULE_WAIT = timedelta(seconds=60)
@@ -109,7 +109,7 @@ BUSY_RULE_WAIT = timedelta(seconds=60)
 
 class ChunkOwner(Protocol):
     def keep(self) -> bool:
-        """Extend the claim; return whether the targets must still be written."""
+        """Extend the claim, and return whether the targets must still be written."""
         ...
 
     def save(self, outcomes: Sequence[TargetOutcome]) -> None: ...
@@ -117,7 +117,8 @@ class ChunkOwner(Protocol):
 
 @dataclass(frozen=True)
 class ApplyHalt:
-    """Why no more calls are made: the shop would refuse them all, or must not be called for that time."""
+    """Why no more calls are made: the shop would refuse all of them, or it must not be called for
+    `pause_seconds`."""
 
     critical: CallFailure | None = None
     pause_seconds: float = 0.0
@@ -126,8 +127,8 @@ class ApplyHalt:
 async def apply_chunk(
     targets: Sequence[WorkTarget], terms: ApplyTerms, owner: ChunkOwner, context: ApplyContext
 ) -> ApplyHalt | None:
-    """Each target gets one outcome. A target that is not tried, after a halt or because it is no
-    longer needed, is requeued unchanged."""
+    """Apply the targets. Each one gets exactly one outcome. A target without an attempt, because of a
+    halt or because it is no longer needed, is requeued unchanged."""
     chunk = _Chunk(terms, owner, context)
     await chunk.apply(targets)
     return chunk.halt
@@ -184,7 +185,8 @@ class _Chunk:
     async def _write_some(
         self, products: Iterator[list[tuple[WorkTarget, Price]]], number: int, full: int
     ) -> None:
-        """While the shop refuses calls, the tasks above the reduced concurrency end."""
+        """Write products one after the other. `number` is that of the task: while the shop refuses
+        calls, the tasks above the reduced concurrency end."""
         for product in products:
             if self.halt is None and not self._is_stopped:
                 await self._write(product)
@@ -237,7 +239,7 @@ class _Chunk:
         cost: float,
         targets: Sequence[WorkTarget],
     ) -> CallResult[Value] | None:
-        """None: there is no answer, and the targets have their outcomes."""
+        """Return None if there is no usable answer; the targets then have their outcomes."""
         is_wanted = self._may_read if kind is CallKind.READ else self._may_write
         try:
             result = await call_shop(call, cost, self._context, kind=kind, is_wanted=is_wanted)
@@ -257,7 +259,7 @@ class _Chunk:
             return result
         if failure.is_critical:
             self.halt = ApplyHalt(critical=failure)
-        # Targets that fail together get the same due time, so that they stay one call.
+        # Targets that fail together get the same due time, so that they are written together again.
         seed = self._context.random.getrandbits(64)
         await self._save([decide_after_failed_call(one, failure, Random(seed)) for one in targets])
         return None
@@ -275,7 +277,7 @@ class _Chunk:
         await self._save([requeue_unchanged(target, seconds) for target in targets])
 
     async def _save(self, outcomes: Sequence[TargetOutcome]) -> None:
-        """Outcomes that arrive during a save are saved together afterwards."""
+        """Save the outcomes. Those that arrive during a save are saved together by the next one."""
         self._unsaved += outcomes
         async with self._saving:
             batch, self._unsaved = self._unsaved, []
@@ -285,21 +287,22 @@ class _Chunk:
 
 @dataclass(frozen=True)
 class WaitForTargets:
-    """Until a target is due; None: until the shop is resumed."""
+    """Wait until a target is due. Without `seconds`, wait until the shop is resumed."""
 
     seconds: float | None
 
 
 class TargetWork:
-    """Applies the targets of a claimed run. Every step is a transaction under the claim, with
-    LostRunClaimError when another process has taken it. `Rollback` rolls them back."""
+    """Applies the targets of a claimed run. Every step is a transaction under the claim; it raises
+    LostRunClaimError if another process has taken the claim."""
 
     def __init__(self, claim: RunClaim, context: ApplyContext) -> None:
         self._claim, self._context = claim, context
         self._options = context.storefront.options
 
     async def process(self) -> bool:
-        """Return whether the work is done; if not, the remaining targets are due too late to wait for them."""
+        """Return whether the work is done. If it is not, the remaining targets are due too late for this
+        worker to wait for them."""
         working = asyncio.ensure_future(self._work())
         heartbeat = asyncio.ensure_future(self._send_heartbeats())
         try:
@@ -313,7 +316,8 @@ class TargetWork:
             await asyncio.gather(working, heartbeat, return_exceptions=True)
 
     async def _send_heartbeats(self) -> None:
-        """The work finds a lost claim before its next write, so the heartbeat ignores it."""
+        """Extend the claim regularly. A lost claim is ignored here, because the work notices it before
+        its next write."""
         while True:
             with suppress(LostRunClaimError):
                 await asyncio.to_thread(self.keep)
@@ -354,7 +358,7 @@ class TargetWork:
             return ApplyTerms(rule.on_drift, policy_of(session, run.project_id))
 
     def keep(self) -> bool:
-        """Extend the claim; return whether the claimed targets must still be written."""
+        """Extend the claim, and return whether the claimed targets must still be written."""
         with self._context.database.transaction() as session:
             run = extend_claim(session, self._claim, self._options.lease_seconds)
             return self._is_requested(run) and not is_shop_paused(session, run.shop)
@@ -363,7 +367,7 @@ class TargetWork:
         return run.cancel_requested_at is None
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
-        """Claim due targets. Without any target the run has ended, and the claim is released."""
+        """Claim due targets. An empty result means that the run has ended and its claim is released."""
         with self._locked() as (session, run, now):
             if run.cancel_requested_at is not None:
                 give_up_rest(session, run.id, CANCELLED, run.cancelled_by or WORKER, now)
@@ -397,7 +401,7 @@ class TargetWork:
             give_up_rest(session, run.id, failure, WORKER, now)
 
     def leave(self, seconds: float | None) -> None:
-        """Release the claim, and store when another worker continues."""
+        """Release the claim, and store when another worker may continue."""
         with self._locked() as (session, run, now):
             run.resume_at = None if seconds is None else now + timedelta(seconds=seconds)
             session.flush()
@@ -411,20 +415,20 @@ def _wait_until(due_at: datetime | None, now: datetime) -> WaitForTargets:
 
 
 class Rollback(TargetWork):
-    """Rolls back the marked targets of a claimed run. Prices are read before they are written, so
-    that the work can be repeated after a crash."""
+    """Rolls back the marked targets of a claimed run. Prices are read before they are written, so a
+    rollback can be repeated after a crash."""
 
     _rollbacks = 0
 
     def terms(self) -> ApplyTerms:
-        """The guardrails do not apply, because the former price was in the shop before."""
+        """Guardrails do not apply, because the original price was in the shop before."""
         with self._locked() as (_, run, _now):
             self._rollbacks = run.rollbacks
             on_drift = OnDrift.OVERWRITE if run.rollback_force else OnDrift.REFUSE
             return ApplyTerms(on_drift, None, is_rollback=True)
 
     def _is_requested(self, run: RuleRunRow) -> bool:
-        """The rollback continues until there is another request."""
+        """A rollback stops when it is cancelled or when another action is requested."""
         return run.wish == RunAction.ROLLBACK and run.rollbacks == self._rollbacks
 
     def take(self) -> Sequence[WorkTarget] | WaitForTargets:
@@ -455,7 +459,7 @@ class Rollback(TargetWork):
 
 
 def observe_durations(meter: Meter, run: RuleRun) -> None:
-    """Once per run, at the end of its first cycle."""
+    """Observe the durations of a run once, at the end of its first cycle."""
     if run.retry_cycle == 0:
         for histogram, milliseconds in ((APPLY_MS, run.apply_ms), (QUEUE_MS, run.queue_ms)):
             if milliseconds is not None:
@@ -478,8 +482,8 @@ def _action_for(run: RuleRunRow) -> _Action | None:
 
 
 async def work_run(run_id: int, context: PricingContext, owner: str) -> RuleRun:
-    """Return the run when no work is left, or when it must wait: `resume_at` is then the time to
-    continue. PricingRunBusyError: another worker has the claim."""
+    """Work on the run until nothing is left to do or until it must wait; `resume_at` is then the time
+    to continue. PricingRunBusyError: another worker holds the claim."""
     worker = _RunWorker(run_id, context, owner)
     for _ in range(MAX_ACTIONS):
         if not await worker.run_next_action():
@@ -540,7 +544,7 @@ class _RunWorker:
         return claim
 
     def _begin(self, claim: RunClaim, action: _Action) -> bool:
-        """False: the run now needs another action."""
+        """Return False if the run needs another action by now."""
         meter = self._storefront.meter
         with self._database.transaction() as session:
             run, now = claimed_run(session, claim), database_time(session)
@@ -591,13 +595,13 @@ class _RunWorker:
                 return True
         with self._database.transaction() as session:
             run = claimed_run(session, claim)
-            # A cancelled run is not postponed.
+            # The run may have been cancelled in the meantime.
             if run.wish == RunAction.APPLY:
                 run.resume_at, run.error_message = database_time(session) + BUSY_RULE_WAIT, reason
         return False
 
     async def _send_heartbeats(self, claim: RunClaim) -> None:
-        """Reading a catalogue may take longer than a claim lasts."""
+        """Extend the claim regularly, because reading a catalogue may take longer than a claim lasts."""
         seconds = self._storefront.options.lease_seconds
 
         def extend() -> None:
@@ -609,7 +613,7 @@ class _RunWorker:
             await asyncio.to_thread(extend)
 
     def _record_refusal(self, claim: RunClaim, refusal: Exception) -> None:
-        """Store why the run stays a preview. An approval or another request starts it again."""
+        """Store why the run stays a preview."""
         with self._database.transaction() as session:
             run, now = claimed_run(session, claim), self._context.clock.now()
             run.wish, run.error_message, run.updated_at = None, sentence_of(refusal), now

@@ -66,7 +66,7 @@ _TEXT_COMPARISONS = frozenset({Comparison.CONTAINS, Comparison.STARTS_WITH, Comp
 
 
 class _Sparse(JsonModel):
-    """Serialised without empty fields."""
+    """Omits fields that are None when it is serialised."""
 
     @model_serializer(mode="wrap")
     def _without_empty_fields(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
@@ -98,7 +98,7 @@ _Parts = Annotated[tuple["Selector", ...], BeforeValidator(check_entries)]
 
 
 class Selector(_Sparse):
-    """Has exactly one of its kinds. Only an explicit `all` selects everything."""
+    """Exactly one kind of selector is set. Only an explicit `all` selects everything."""
 
     everything: Literal[True] | None = Field(default=None, alias="all")
     sku: Names | None = None
@@ -160,7 +160,7 @@ class Selector(_Sparse):
         if op is not Comparison.IN:
             return _one_value(field, value)
         if not isinstance(value, list | tuple):
-            raise ValueError("must be a list")  # noqa: TRY004 - pydantic reads only this kind as a message
+            raise ValueError("must be a list")  # noqa: TRY004 - pydantic reports only ValueError as a field error
         return tuple(
             _one_value(field, entry)
             for entry in cast("list[object]", check_entries(cast("object", value)))
@@ -193,6 +193,7 @@ def _one_value(field: VariantField, value: object) -> bool | int | str:
 
 
 def size_fault(given: object) -> str | None:
+    """Return why the selector is too large or too deep. This is checked before parsing, which recurses."""
     level, parts = [given], 0
     for _ in range(MAX_DEPTH):
         parts += len(level)
@@ -309,7 +310,7 @@ def version_hash(rule: RuleInput) -> str:
 
 
 def _ordered(value: object) -> object:
-    """Sorts lists, because the order of a rule's lists has no meaning."""
+    """Sort lists, because the order of a rule's lists has no meaning."""
     if isinstance(value, Mapping):
         return {
             name: _ordered(entry) for name, entry in cast("Mapping[str, object]", value).items()
@@ -341,7 +342,7 @@ MAX_PROJECT_LENGTH = 100
 
 
 class PricingRule(RuleInput):
-    """`version` rises with every change that affects prices, not with a change of the name or the times."""
+    """A change that affects prices increments `version`; a change of the name or the times does not."""
 
     id: Id
     project_id: str = Field(max_length=MAX_PROJECT_LENGTH)
@@ -368,7 +369,7 @@ class RuleReference:
 
 
 class RuleVersion(JsonModel):
-    """A version of a rule. `rule` has the fields that people write."""
+    """A version of a rule. `rule` is the document that its author submitted."""
 
     rule_id: Id
     version: int
@@ -404,7 +405,7 @@ def changed_rule(stored: PricingRule, patch: Mapping[str, object]) -> RuleInput:
         return parse_rule({**document, **patch})
     except InvalidInputError as error:
         nulls = {name for name in document if name in patch and patch[name] is None}
-        # The fault of a currency that may not be null names the reason.
+        # The error of a currency that cannot be null already names the reason.
         faults = tuple(
             (name, NEVER_NULL if name in nulls - {"currency"} else why)
             for name, why in error.fields

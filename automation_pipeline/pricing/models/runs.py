@@ -56,7 +56,7 @@ class PricingRunBusyError(TransientError):
 
 
 class RuleBusyError(ConflictError):
-    """Another run of the rule comes first."""
+    """Another run of the rule is active or waits for a retry."""
 
 
 FIRST_RUN_STATE = PricingRunState.PREVIEW
@@ -105,8 +105,8 @@ ENDED_RUN_STATES = frozenset(
         PricingRunState.ROLLED_BACK,
     }
 )
-# The first check must end within five minutes, so it is due two minutes earlier: a sensor files it
-# and a run starts first.
+# The first check must end within five minutes. It is due two minutes earlier, because a sensor must
+# request it and Dagster must start a run.
 FIRST_CHECKS = (("5m", timedelta(minutes=3)), ("1h", timedelta(hours=1)))
 OPEN_TARGET_STATES = frozenset({TargetState.QUEUED, TargetState.APPLYING})
 
@@ -139,7 +139,7 @@ class RuleTrigger(StrEnum):
 
 
 class RunAction(StrEnum):
-    """The requested action of a worker. APPLY: plan the run, if it is not planned yet, and queue it."""
+    """What a worker is asked to do. APPLY: plan the run, if it is not planned yet, and queue it."""
 
     APPLY = "apply"
     RETRY = "retry"
@@ -229,7 +229,8 @@ class RuleRun(JsonModel):
 
 
 class RuleTarget(JsonModel):
-    """Prices are in minor units. `error_retryable`: another attempt may succeed without a change."""
+    """Prices are in minor units. `error_retryable`: another attempt may succeed although nothing is
+    changed."""
 
     id: Id
     rule_run_id: Id
@@ -285,7 +286,7 @@ class RuleRunFilter:
 
 
 class LoggedMove(JsonModel):
-    """`machine` is the run or a target; `entity_id` is the id of the one that changed."""
+    """A state change. `machine` says whether a run or a target changed; `entity_id` is its id."""
 
     id: Id
     machine: str

@@ -59,7 +59,7 @@ def decimals_of(currency: str) -> int:
 
 
 def round_half_up(number: Decimal) -> int:
-    """The nearest whole number; of two equally near, the one further from zero."""
+    """Round to the nearest whole number, and halves away from zero."""
     return int(number.to_integral_value(ROUND_HALF_UP))
 
 
@@ -81,14 +81,14 @@ def price_text(amount: int, currency: str) -> str:
 
 @dataclass(frozen=True)
 class Price:
-    """`compare_at` is the struck-through price that the shop shows; None without one."""
+    """`compare_at` is the struck-through price that the shop shows, if any."""
 
     unit_amount: int
     currency: str
     compare_at: int | None = None
 
     def equals(self, other: "Price", *, with_compare_at: bool) -> bool:
-        """Whether the prices are equal and, with `with_compare_at`, the compare-at prices too."""
+        """`with_compare_at` compares the compare-at prices too."""
         is_same = (self.unit_amount, self.currency) == (other.unit_amount, other.currency)
         return is_same and (not with_compare_at or self.compare_at == other.compare_at)
 
@@ -185,7 +185,7 @@ class FailureKind(StrEnum):
 
 
 RETRYABLE = frozenset({FailureKind.RATE_LIMIT, FailureKind.NETWORK, FailureKind.SERVER})
-# The shop would refuse every other target for the same reason, so no more calls are made.
+# The shop would refuse every other target for the same reason, so the worker makes no more calls.
 CRITICAL = frozenset({FailureKind.AUTHENTICATION, FailureKind.SHOP_CLOSED})
 
 PRICE_DRIFT = "CONFLICT_PRICE_DRIFT"
@@ -221,8 +221,8 @@ _CODES: Mapping[str, FailureKind] = {
 
 @dataclass(frozen=True, kw_only=True)
 class FailureSignal:
-    """The evidence of a failure. `retryable` overrides the classification; `user_error` is an error
-    about one variant in an otherwise good answer; `lost`: the call was sent and no answer came."""
+    """The evidence of a failure. `retryable` overrides the classification. `user_error`: the error
+    concerns one variant in a valid answer. `lost`: the call was sent, and no answer arrived."""
 
     status: int | None = None
     code: str | None = None
@@ -233,7 +233,8 @@ class FailureSignal:
 
 @dataclass(frozen=True)
 class CallFailure:
-    """`outcome_unknown`: the price may have been written, so it is read before another attempt."""
+    """`outcome_unknown`: the price may have been written, so the worker reads it before another
+    attempt."""
 
     kind: FailureKind
     message: str
@@ -282,7 +283,7 @@ Value = TypeVar("Value")
 
 
 class ShopUnavailableError(TransientError):
-    """The shop must not be called for longer than the caller waits."""
+    """The shop must not be called now, and the caller does not wait that long."""
 
 
 class CallWithdrawnError(PermanentError):
@@ -291,7 +292,8 @@ class CallWithdrawnError(PermanentError):
 
 @dataclass(frozen=True)
 class BucketStatus:
-    """Points of the rate limit: every call costs points, which are restored at a constant rate."""
+    """Points of the rate limit: every call costs points, and the shop restores them at a constant
+    rate."""
 
     available: float
     maximum: float
@@ -335,7 +337,7 @@ class ShopShown(JsonModel):
 
 @dataclass(frozen=True)
 class CallResult(Generic[Value]):
-    """Has either a `value` or a `failure`. `bucket` is the shop's own figure, if the answer has one."""
+    """Has either a `value` or a `failure`. `bucket` is the status that the answer reports, if any."""
 
     value: Value | None = None
     failure: CallFailure | None = None
@@ -372,8 +374,8 @@ Prices = Mapping[str, Price]
 
 @dataclass(frozen=True)
 class CallCosts:
-    """Points per page of the catalogue, price of a variant, and write to a product. A call that
-    reads prices costs `prices` on top."""
+    """Points for a page of the catalogue, for each price that is read, and for a write to a product.
+    A call that reads prices costs `prices` in addition."""
 
     page: float
     each_price: float
@@ -386,16 +388,16 @@ class CallCosts:
 
 @dataclass(frozen=True, kw_only=True)
 class ShopOptions:
-    """A worker waits at most `longest_pause_seconds` for the next due target, and otherwise leaves the
-    run for later. `lease_seconds` is longer than any call, so that no call of a former worker is
-    under way when a run is taken over."""
+    """A worker waits at most `longest_pause_seconds` for the next due target; otherwise it releases
+    the run, and another worker continues later. `lease_seconds` exceeds the duration of any call, so
+    that no call of the previous worker is in flight when another one takes over the run."""
 
     calls_at_once: int = 5
     call_seconds: float = 30.0
     lease_seconds: float = 120.0
     longest_pause_seconds: float = 90.0
     reconciles: bool = True
-    # The days of daily budgets.
+    # Daily budgets reset at midnight in this zone.
     time_zone: str = "Europe/Paris"
 
 
@@ -407,34 +409,35 @@ MAX_PRICES_PER_WRITE = 250
 class Shop(Protocol):
     """The prices of one shop. Every method makes exactly one call; the caller retries, waits and
     limits the rate. A failure is a value, from `classify_failure`, that says whether the call
-    may have had its effect. Texts never contain the token, and contain only the host of the
-    address."""
+    may have had its effect. Messages contain neither the token nor more of the address than its
+    host."""
 
     @property
     def costs(self) -> CallCosts: ...
 
     async def page(self, after: str | None) -> CallResult[CataloguePage]:
-        """A page of the whole catalogue, inactive products included, in a stable order."""
+        """Return a page of the whole catalogue, in a stable order. It includes inactive products."""
         ...
 
     async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
-        """The prices of at most MAX_PRICES_PER_READ variants; variants without a price are missing."""
+        """Return the prices of at most MAX_PRICES_PER_READ variants. Variants without a price are
+        missing."""
         ...
 
     async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
-        """Set prices of at most MAX_PRICES_PER_WRITE variants of one product. Some may be refused
-        and others set."""
+        """Set prices of at most MAX_PRICES_PER_WRITE variants of one product. The shop may refuse
+        some of them and set the others."""
         ...
 
     async def check(self) -> None:
-        """Raises the reason unless the shop answers and accepts the token."""
+        """Raise a TransientError or a PermanentError unless the shop answers and accepts the token."""
         ...
 
 
 @dataclass(frozen=True)
 class Storefront:
-    """A configured shop. `name` is its host, the key of its stored data. `open` creates a client
-    for the current event loop, and closes it."""
+    """A configured shop. `name` is its host and the key of its stored data. `open` creates a client
+    for the current event loop and closes it afterwards."""
 
     name: str
     open: Callable[[], AbstractAsyncContextManager[Shop]]

@@ -45,7 +45,7 @@ _SUCH_AS = "such as 2026-05-04T02:00:00Z"
 
 
 def _number(given: object) -> Decimal:
-    """A float counts as the decimal that it is written as."""
+    """A float is converted through its shortest representation: 0.1 is exactly 0.1."""
     if (
         isinstance(given, bool)
         or not isinstance(given, int | float | Decimal | str)
@@ -83,7 +83,7 @@ def _currency(text: str) -> str:
 
 
 def check_entries(given: object) -> object:
-    """Runs before the entries are validated, because pydantic counts only valid entries."""
+    """Check the number of entries before they are validated, because pydantic counts only valid ones."""
     entries = cast("list[object]", given) if isinstance(given, list | tuple) else [given]
     if not 0 < len(entries) <= MAX_NAMES:
         raise ValueError(f"must have 1 to {MAX_NAMES} entries")
@@ -171,7 +171,7 @@ class Lattice:
 
 
 def multiples(precision: int, decimals: int) -> Lattice:
-    """`precision` counts decimals of the major unit, down to the smallest coin."""
+    """`precision` is a number of decimals. It cannot exceed the decimals of the currency."""
     return Lattice(10 ** max(decimals - precision, 0))
 
 
@@ -193,9 +193,9 @@ _ROUNDERS: dict[Round, Callable[[Decimal], int]] = {
 
 
 def rounded(exact: Decimal, way: Round, lattice: Lattice) -> int:
-    """Between two equally near prices, the higher. An amount of zero or less is not rounded up to a
-    price. Rounding down below the first price of the lattice keeps the exact price, cut to the
-    smallest coin."""
+    """Between two equally near prices, NEAREST returns the higher one. An amount of zero or less is
+    never rounded up to a price. Below the first price of the lattice, DOWN returns the exact price
+    without its fraction of a minor unit."""
     if way is Round.NONE or exact <= 0:
         return round_half_up(exact)
     steps = _ROUNDERS[way]((exact - lattice.first) / lattice.step)
@@ -222,10 +222,10 @@ _NEED_A_VALUE = frozenset({Operation.PERCENT, *IN_MINOR_UNITS})
 
 
 class Transform(JsonModel):
-    """Amounts are minor units. `from_compare_at` starts from the struck-through price, `value`
-    percent off or on it.
+    """Amounts are minor units. `from_compare_at` starts from the struck-through price and changes it
+    by `value` percent.
 
-    `margin_over_cost_percent` is counted on the cost: 15 keeps the price at or above 1.15 times the
+    `margin_over_cost_percent` is a share of the cost: 15 keeps the price at or above 1.15 times the
     cost.
     """
 
@@ -334,7 +334,8 @@ def names_amounts(transform: Transform) -> bool:
 
 
 class Skip(StrEnum):
-    """Why a rule skips a variant. Values are stored and never change; `why` is the sentence."""
+    """Why a rule skips a variant. The values are stored, so they never change. `why` explains the
+    reason to people."""
 
     NOT_ACTIVE = "not_active"
     NO_PRICE = "no_price"
@@ -367,7 +368,7 @@ _SKIP_TEXTS = {
 
 
 class Warn(StrEnum):
-    """A warning for the approver; `words` is the sentence."""
+    """A warning for the approver. `sentence` is its text."""
 
     ENDING_LOST = "ending_lost"
     CHANGE_OVER_MAXIMUM = "change_over_maximum"
@@ -392,7 +393,7 @@ _WARNING_TEXTS = {
 
 
 class TraceConstraints(JsonModel):
-    """The limits of one variant in minor units; `applied` names those that moved its price, in
+    """The limits of one variant in minor units. `applied` lists those that changed its price, in
     order."""
 
     floor: int | None

@@ -1,4 +1,4 @@
-"""Queries of runs: claims, new runs, requests for workers, state changes, and what people see."""
+"""Queries of runs: claims, new runs, requests for workers, state changes, views for users."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -105,18 +105,18 @@ class RunClaim:
 
 
 def claim_run(session: Session, run_id: int, owner: str, seconds: float) -> RunClaim | None:
-    """None while another owner has the claim."""
+    """Return None while another owner holds the claim."""
     taken = RUN_CLAIMS.take(session, [Run.id == run_id], owner, seconds)
     return RunClaim(run_id, taken[0].token) if taken else None
 
 
 def claimed_run(session: Session, claim: RunClaim) -> RuleRunRow:
-    """The run, locked until the transaction ends. LostRunClaimError: another process has the
-    claim."""
+    """Return the run, locked until the transaction ends. LostRunClaimError: another process has taken
+    the claim."""
     try:
         return RUN_CLAIMS.require(session, claim.run_id, claim.token)
     except LostClaimError:
-        locked_run(session, claim.run_id)  # NotFoundError if it does not exist
+        locked_run(session, claim.run_id)  # raises NotFoundError if the run does not exist
         raise LostRunClaimError(f"Rule run {claim.run_id} belongs to another process.") from None
 
 
@@ -149,8 +149,8 @@ def seconds_until_free(session: Session, run_id: int) -> float:
 
 @dataclass(frozen=True)
 class OpenRun:
-    """`status` is PREVIEW for a run that waits to be planned, and an end state for a run that waits
-    for its retry."""
+    """A run that prevents another run of its rule. `status` is PREVIEW while it waits to be planned,
+    and an end state while it waits for its retry."""
 
     id: int
     status: PricingRunState
@@ -161,7 +161,7 @@ HAS_WORK = or_(IS_ACTIVE, Run.wish.is_not(None))
 
 
 def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenRun]:
-    """By rule, its newest run that is active, waits to be applied, or waits for a retry."""
+    """Return, by rule, its newest run that is active, waits to be applied, or waits for a retry."""
     is_requested = and_(
         Run.status == PricingRunState.PREVIEW,
         Run.wish == RunAction.APPLY,
@@ -180,12 +180,12 @@ def open_runs_of(session: Session, rule_ids: Collection[int]) -> dict[int, OpenR
 
 
 def active_run_of(session: Session, rule_id: int) -> int | None:
-    """The run that is queued or being applied: there is one at most."""
+    """Return the run that is queued or being applied. A rule has at most one such run."""
     return session.scalar(select(Run.id).where(Run.rule_id == rule_id, IS_ACTIVE))
 
 
 def blocking_reason(session: Session, rule_id: int) -> str | None:
-    """Why no other run of the rule may be queued now."""
+    """Return why no other run of the rule may be queued now."""
     if active_run_of(session, rule_id) is not None:
         return f"Another run of rule {rule_id} is queued or being applied."
     retried = session.scalar(
@@ -197,14 +197,14 @@ def blocking_reason(session: Session, rule_id: int) -> str | None:
 
 
 def last_applied_at(session: Session, rule_id: int) -> datetime | None:
-    """The end of the last run whose prices are in the shop."""
+    """Return the end of the last run whose prices are in the shop."""
     is_live = Run.status.in_(sorted(LIVE_RUN_STATES))
     return session.scalar(select(func.max(Run.finished_at)).where(Run.rule_id == rule_id, is_live))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
-    """`force`: the run need not wait until the rule's cooldown is over."""
+    """`force` skips the cooldown of the rule."""
 
     rule: PricingRule | RuleReference
     shop: str
@@ -217,12 +217,13 @@ class NewRun:
 
 
 def add_run(session: Session, run: NewRun, now: datetime) -> int:
-    """`file_run_requests` asks for a worker."""
+    """Insert a run. Call `file_run_requests` to request a worker for it."""
     return add_runs(session, [run], now)[run.rule.id]
 
 
 def add_runs(session: Session, runs: Sequence[NewRun], now: datetime) -> dict[int, int]:
-    """Run ids by rule. A rule that already ran for the same scheduled time gets no run."""
+    """Insert the runs, and return their ids by rule. A rule that already ran for the same scheduled
+    time gets no run."""
     if not runs:
         return {}
     rows = [
@@ -261,11 +262,11 @@ def add_runs(session: Session, runs: Sequence[NewRun], now: datetime) -> dict[in
 
 
 def file_run_requests(session: Session, run_ids: Collection[int], now: datetime) -> dict[int, str]:
-    """Request a worker per run, and return the keys of the requests by run. No key is used twice,
-    because Dagster ignores a known key."""
+    """Request a worker for each run, and return the keys of the requests by run. Every request has a
+    new key, because Dagster ignores keys that it already knows."""
     if not run_ids:
         return {}
-    raised = session.execute(
+    numbered = session.execute(
         update(Run)
         .where(among(session, Run.id, run_ids))
         .values(requests=Run.requests + 1)
@@ -279,7 +280,7 @@ def file_run_requests(session: Session, run_ids: Collection[int], now: datetime)
             {"run_id": run_id},
             {"pricing/run_id": str(run_id), "pricing/rule_id": str(rule_id)},
         )
-        for run_id, rule_id, number in raised
+        for run_id, rule_id, number in numbered
     }
     file_requests(session, [requests[run_id] for run_id in run_ids if run_id in requests], now)
     return {run_id: request.key for run_id, request in requests.items()}
@@ -307,7 +308,7 @@ def move_run(
 
 
 def move_to_queue(session: Session, run: RuleRunRow, actor: str, now: datetime) -> None:
-    """The run and all its targets, in a constant number of statements."""
+    """Queue the run and all its targets, in a constant number of statements."""
     run.queued_at, run.queued_by = now, actor
     run.wish = run.wished_by = run.error_message = None
     move_run(session, run, PricingRunState.QUEUED, actor, now)
@@ -334,8 +335,8 @@ def move_to_queue(session: Session, run: RuleRunRow, actor: str, now: datetime) 
 
 
 def begin_applying(session: Session, run: RuleRunRow, now: datetime) -> None:
-    """The start of a queued run, or of its next cycle. `started_at` keeps the first start; the
-    clock that queued the run may be ahead of the database's."""
+    """Start a queued run or its next cycle. `started_at` stays the first start. It is never before
+    `queued_at`, which comes from another clock than the database's."""
     run.started_at = run.started_at or max(now, run.queued_at or now)
     run.finished_at = run.resume_at = None
     run.error_type = run.error_message = None
@@ -344,7 +345,8 @@ def begin_applying(session: Session, run: RuleRunRow, now: datetime) -> None:
 
 
 def begin_retry(session: Session, run: RuleRunRow, now: datetime) -> int:
-    """A new cycle for the marked targets, with event keys of its own. Returns their number."""
+    """Start a new cycle for the marked targets, and return their number. The events of each cycle
+    have their own keys."""
     count = requeue_marked(session, run.id, run.wished_by or WORKER, now)
     run.retry_cycle += 1
     run.wish = run.wished_by = None
@@ -355,7 +357,7 @@ def begin_retry(session: Session, run: RuleRunRow, now: datetime) -> int:
 def record_attempts(
     session: Session, run: RuleRunRow, targets: Sequence[WorkTarget], now: datetime
 ) -> None:
-    """Record the attempts before the calls, each under its own key."""
+    """Emit an event per attempt, before the call is made."""
     attempts = [
         pricing_event(
             "automation.target.apply",
@@ -384,8 +386,8 @@ MAX_SHOWN_ERRORS = 10
 
 
 def end_run(session: Session, run: RuleRunRow, now: datetime, *, reconciles: bool) -> bool:
-    """Return whether the run has ended: it continues while a target is open. The end plans the
-    checks of its prices."""
+    """End the run unless a target is open, and return whether it has ended. With `reconciles`, the
+    checks of its prices are planned."""
     counts = target_counts(session, [run.id])[run.id]
     ended = final_run_state(counts.states)
     if ended is None:
@@ -444,20 +446,20 @@ _ROLLED_BACK = "rule.run.rolled_back"
 
 
 def end_rollback(session: Session, run: RuleRunRow, now: datetime) -> None:
-    """The run must be claimed, and no target marked. A newer request stays, unless it has no work
-    left. The end of a promotion is retried after a transient failure."""
+    """The run must be claimed, and none of its targets may be marked. A newer request stays, unless
+    nothing is left to do for it. At the end of a promotion, transient failures are retried later."""
     counts = target_counts(session, [run.id])[run.id]
     before, actor = PricingRunState(run.status), run.wished_by or WORKER
     after, run.rollback_state = after_rollback(before, counts.states)
     run.rollback_force, run.resume_at = False, None
     was_rollback = run.wish == RunAction.ROLLBACK
     if was_rollback and run.promotion_ended_at is not None:
-        may_pass = exists().where(
+        is_transient = exists().where(
             RuleTargetRow.rule_run_id == run.id,
             RuleTargetRow.status == TargetState.APPLIED,
             RuleTargetRow.error_type.not_in(sorted(PERMANENT_FAILURES)),
         )
-        if session.scalar(select(may_pass)):
+        if session.scalar(select(is_transient)):
             run.promotion_ended_at, run.resume_at = None, now + RETRY_END_AFTER
     if was_rollback or after is PricingRunState.ROLLED_BACK:
         run.wish = run.wished_by = None
@@ -470,7 +472,7 @@ def end_rollback(session: Session, run: RuleRunRow, now: datetime) -> None:
         "rolledBack": counts.rolled_back,
         "stillApplied": counts.applied,
     }
-    # A run may be rolled back in several parts, each under a claim of its own.
+    # A run may be rolled back in several parts, each under its own claim.
     key = run_event_key(str(run.id), _ROLLED_BACK, run.lease_token)
     enqueue(session, [replace(run_event(run, _ROLLED_BACK, now, payload), key=key)])
 
@@ -537,8 +539,8 @@ def targets_of(
     limit: int,
     after_id: int = 0,
 ) -> list[RuleTarget]:
-    """In the order of their ids, those of one product together; `after_id` is the last id of the
-    previous page."""
+    """Return the targets by id, so that those of a product are together. `after_id` is the last id of
+    the previous page."""
     _check_exists(session, run_id)
     query = select(RuleTargetRow).where(
         RuleTargetRow.rule_run_id == run_id, RuleTargetRow.id > after_id
@@ -553,8 +555,8 @@ def targets_of(
 def skipped_of(
     session: Session, run_id: int, *, reason: str | None = None, limit: int, offset: int = 0
 ) -> list[SkippedVariant]:
-    """Variants that the rule skips or the guardrails block. Variants that need no change are only
-    counted."""
+    """Return the variants that the rule skips or the guardrails block, except those that already have
+    their price: they are only counted."""
     _check_exists(session, run_id)
     row = SkippedVariantRow
     query = select(row).where(row.rule_run_id == run_id).order_by(row.id)
@@ -578,7 +580,7 @@ def skipped_of(
 
 
 def result_of(session: Session, run_id: int) -> RunResult:
-    """The targets that are applied or failed; targets that were rolled back are neither."""
+    """Return the result of each applied or failed target. Targets that were rolled back are left out."""
     run = get_run(session, run_id)
     row = RuleTargetRow
     query = (
@@ -614,7 +616,7 @@ def result_of(session: Session, run_id: int) -> RunResult:
 def transitions_of(
     session: Session, run_id: int, limit: int, after_id: int = 0
 ) -> list[LoggedMove]:
-    """The state changes of the run and of its targets, oldest first."""
+    """Return the state changes of the run and of its targets, oldest first."""
     _check_exists(session, run_id)
     targets = select(cast(RuleTargetRow.id, Text)).where(RuleTargetRow.rule_run_id == run_id)
     of_run = (TransitionRow.machine == RULE_RUN.name) & (TransitionRow.entity_id == str(run_id))

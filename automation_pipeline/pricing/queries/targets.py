@@ -52,7 +52,7 @@ def update_targets(
 
 
 def target_counts(session: Session, run_ids: Collection[int]) -> dict[int, TargetCounts]:
-    """By run, including runs without targets."""
+    """Return the counts by run, including runs without targets."""
     is_cancelled = func.coalesce(Target.error_type, "") == FailureKind.CANCELLED
     group = (
         Target.rule_run_id,
@@ -72,7 +72,7 @@ def target_counts(session: Session, run_ids: Collection[int]) -> dict[int, Targe
 
 
 def mark_targets(session: Session, run_id: int, target_ids: Collection[int]) -> None:
-    """Mark these targets of the run, and no others, for the worker to retry or to roll back."""
+    """Mark exactly these targets of the run for the requested retry or rollback."""
     is_chosen = among(session, Target.id, target_ids)
     update_targets(
         session,
@@ -113,8 +113,9 @@ def move_targets(
     actor: str,
     now: datetime,
 ) -> None:
-    """Write the columns of each target, `status` among them; all name the same columns.
-    LostRunClaimError, and nothing is kept, if one of the targets has left the expected state."""
+    """Write the columns of each target, including `status`; every target has the same columns.
+    LostRunClaimError: a target is no longer in the state `frm`, and the transaction must be rolled
+    back."""
     for change in changes.values():
         RULE_TARGET.move(frm, TargetState(str(change["status"])))
     _write(session, frm, changes)
@@ -139,9 +140,9 @@ def _write(
 
 
 def claim_chunk(session: Session, run_id: int, actor: str, now: datetime) -> list[WorkTarget]:
-    """Claim due targets, whole products together as far as they fit. Variants that another run is
-    writing wait until it has finished. The result is empty if another process has just claimed one
-    of them."""
+    """Claim due targets, those of a product together. Variants that another run is writing wait until
+    it has finished. The result is empty if another process has claimed one of them at the same
+    time."""
     rows = _claim(
         session,
         (Target.rule_run_id == run_id, Target.status == TargetState.QUEUED),
@@ -158,8 +159,8 @@ def claim_chunk(session: Session, run_id: int, actor: str, now: datetime) -> lis
 
 
 def claim_applied(session: Session, run_id: int, now: datetime) -> list[WorkTarget]:
-    """Claim targets that are marked for a rollback, reversed, the last applied first. The attempts
-    count from zero, except for a target that waits for its next attempt."""
+    """Claim targets that are marked for a rollback, last applied first, and return them reversed.
+    Attempts are counted from zero, except for a target that waits for its next attempt."""
     rows = _claim(
         session,
         _marked_applied(run_id),
@@ -238,8 +239,8 @@ def _work_target(row: RuleTargetRow, began_at: datetime, *, continues: bool = Tr
 def waiting_targets(
     session: Session, run_id: int, *, is_rollback: bool = False
 ) -> tuple[int, datetime | None]:
-    """The number of targets that wait to be applied or rolled back, and when the first is due; None
-    while one is already due and only waits for another run."""
+    """Return how many targets wait to be applied or rolled back, and when the first is due. Without a
+    due time, the targets are due now and wait for another run."""
     which = (
         _marked_applied(run_id)
         if is_rollback
@@ -258,8 +259,8 @@ def _marked_applied(run_id: int) -> tuple[ColumnElement[bool], ...]:
 
 
 def requeue_abandoned(session: Session, run_id: int, now: datetime) -> int:
-    """Requeue the targets of a lost worker, whose calls may have had an effect. The time without a
-    worker does not count against their time limit."""
+    """Requeue the targets of a lost worker, whose calls may have had an effect. Their time limit
+    starts again."""
     requeued = session.scalars(
         update(Target)
         .where(Target.rule_run_id == run_id, Target.status == TargetState.APPLYING)
@@ -280,7 +281,7 @@ def requeue_abandoned(session: Session, run_id: int, now: datetime) -> int:
 
 
 def requeue_marked(session: Session, run_id: int, actor: str, now: datetime) -> int:
-    """Requeue the failed targets that are marked for a retry, with all their attempts."""
+    """Requeue the failed targets that are marked for a retry. Their attempts are counted from zero."""
     requeued = session.scalars(
         update(Target)
         .where(Target.rule_run_id == run_id, Target.is_wished, Target.status == TargetState.FAILED)
@@ -305,13 +306,13 @@ def requeue_marked(session: Session, run_id: int, actor: str, now: datetime) -> 
 
 
 def release_writing(session: Session, run_id: int) -> None:
-    """Release the variants of a lost worker. Prices are read before they are written, so the
-    outcome of its calls does not matter."""
+    """Release the variants of a lost worker. The outcome of its calls does not matter, because every
+    worker reads a price before it writes."""
     update_targets(session, Target.rule_run_id == run_id, Target.is_writing, is_writing=False)
 
 
 def reset_start_times(session: Session, run_id: int) -> None:
-    """The time without a worker does not count against the time limit of waiting targets."""
+    """Reset the time limit of waiting targets, because the time without a worker does not count."""
     update_targets(
         session,
         Target.rule_run_id == run_id,
@@ -324,7 +325,8 @@ def reset_start_times(session: Session, run_id: int) -> None:
 def give_up_rest(
     session: Session, run_id: int, failure: CallFailure, actor: str, now: datetime
 ) -> None:
-    """Fail every queued target without a call, after one more read of a price that may have been written."""
+    """Fail every queued target without another attempt. A price that may have been written is read
+    once more before its target fails."""
     which = Target.rule_run_id == run_id, Target.status == TargetState.QUEUED
     error = {
         "error_message": failure.message,
@@ -361,7 +363,7 @@ def give_up_rest(
 
 
 def abandon_rollback(session: Session, run_id: int, failure: CallFailure) -> None:
-    """Keep the targets that are marked for a rollback applied, with the reason."""
+    """End the rollback of the marked targets: they stay applied, with the reason."""
     update_targets(
         session,
         *_marked_applied(run_id),
@@ -459,14 +461,14 @@ def _requeued_columns(one: RequeuedResult, now: datetime) -> dict[str, object]:
         "is_writing": False,
         "outcome_unknown": one.outcome_unknown,
         "next_attempt_at": now + timedelta(seconds=one.wait_seconds) if one.wait_seconds else None,
-        # The pauses of a shop do not count against the target.
+        # Pauses of the shop do not count towards the time limit of the target.
         "began_at": one.target.began_at if one.failure else None,
         **_waiting_columns(one),
     }
 
 
 def _waiting_columns(one: RequeuedResult) -> dict[str, object]:
-    """Only a target that fails after one last read of its price has an error type."""
+    """A waiting target has an error type only if it will fail after one last read of its price."""
     final, shown = one.final_failure, one.final_failure or one.failure
     return {
         "error_message": shown.message if shown else None,
@@ -527,7 +529,7 @@ def _save_price_changes(
 def changes_since(
     session: Session, shop: str, variant_ids: Sequence[str], since: datetime
 ) -> dict[str, list[tuple[int, int]]]:
-    """By variant, the prices that runs have applied since then: (from, to)."""
+    """Return, by variant, the price changes that runs have applied since then: (from, to)."""
     query = select(
         PriceChangeRow.variant_id, PriceChangeRow.from_amount, PriceChangeRow.to_amount
     ).where(

@@ -1,4 +1,4 @@
-"""From a rule and a variant to a planned price: selection, operation, limits, guardrails."""
+"""Evaluate a rule for a variant: selection, operation, limits, guardrails, planned price."""
 
 import math
 import operator
@@ -60,7 +60,7 @@ _TEXT_TESTS: dict[Comparison, Callable[[str, str], bool]] = {
 
 
 def compile_selector(selector: Selector) -> VariantTest:
-    """Tags and texts are compared without regard to case, as shops do; SKUs and ids exactly."""
+    """Tags and texts are compared case-insensitively, as shops do; SKUs and ids exactly."""
     if selector.all_of is not None:
         parts = [compile_selector(part) for part in selector.all_of]
         return lambda variant: all(part(variant) for part in parts)
@@ -110,7 +110,7 @@ def _in_band(band: PriceBand) -> VariantTest:
 
 
 def _by_field(field: VariantField, op: Comparison, value: object) -> VariantTest:
-    """A variant without the field satisfies `ne` only."""
+    """A variant without the field matches only `ne`."""
     test = _test(op, _casefolded(value))
 
     def matches(variant: Variant) -> bool:
@@ -137,8 +137,8 @@ def _test(op: Comparison, value: object) -> Callable[[object], bool]:
     if op in _TEXT_TESTS:
         compares_text, text = _TEXT_TESTS[op], cast("str", value)
         return lambda found: compares_text(cast("str", found), text)
-    wanted = cast("tuple[object, ...]", value) if op is Comparison.IN else (value,)
-    return frozenset(wanted).__contains__
+    accepted = cast("tuple[object, ...]", value) if op is Comparison.IN else (value,)
+    return frozenset(accepted).__contains__
 
 
 def _casefolded(value: object) -> object:
@@ -152,7 +152,7 @@ _HUNDRED = Decimal(100)
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds in minor units. None: no such bound."""
+    """Bounds in minor units. A bound that does not apply is None."""
 
     lowest_change: int | None
     highest_change: int | None
@@ -182,7 +182,8 @@ def limits_of(transform: Transform, before: int, cost: int | None) -> Limits:
 
 
 def clamp(limits: Limits, amount: int) -> tuple[int, list[str]]:
-    moved: list[str] = []
+    """Return the amount within the limits, and the limits that changed it. A later limit wins."""
+    applied: list[str] = []
     for name, bound, is_lower in (
         ("maxChange", limits.lowest_change, True),
         ("maxChange", limits.highest_change, False),
@@ -192,12 +193,12 @@ def clamp(limits: Limits, amount: int) -> tuple[int, list[str]]:
     ):
         if bound is not None and (amount < bound if is_lower else amount > bound):
             amount = bound
-            moved.append(f"{name}:{bound}")
-    return amount, moved
+            applied.append(f"{name}:{bound}")
+    return amount, applied
 
 
 def price(rule: RuleInput, variant: Variant) -> PriceOutcome:
-    """The effect of the rule on the variant, independent of its selector."""
+    """Return the effect of the rule on the variant, whether or not its selector matches."""
     before, transform = variant.price, rule.transform
     skipped = _skip_reason(rule, variant)
     if skipped is not None or before is None:
@@ -208,8 +209,8 @@ def price(rule: RuleInput, variant: Variant) -> PriceOutcome:
     is_touched = transform.compare_at != UNTOUCHED
     compare_at = before.compare_at
     if is_touched:
-        wanted = transform.compare_at
-        compare_at = before.unit_amount if wanted == PRICE_BEFORE else cast("int | None", wanted)
+        given = transform.compare_at
+        compare_at = before.unit_amount if given == PRICE_BEFORE else cast("int | None", given)
     after = Price(trace.final_price, before.currency, compare_at)
     if after.equals(before, with_compare_at=is_touched):
         return PriceOutcome(variant=variant, before=before, trace=trace, skipped=Skip.NO_CHANGE)
@@ -309,8 +310,8 @@ def _warnings(
 
 @dataclass(frozen=True)
 class GuardrailCheck:
-    """A limit that a price breaks. `facts` are the numbers that were compared, which explain to an
-    operator why the price is blocked."""
+    """A limit that a price violates. `facts` are the compared numbers; they show an operator why the
+    price is blocked."""
 
     name: str
     facts: Mapping[str, object]
@@ -319,12 +320,12 @@ class GuardrailCheck:
 def failing_guardrails(
     policy: Policy, sku: str | None, current: Price, proposed: int, used: Decimal = Decimal(0)
 ) -> list[GuardrailCheck]:
-    """The limits of the policy that the proposed price breaks. `used` is the used part of the
-    variant's daily budget, from `used_budget`."""
+    """Return the limits of the policy that the proposed price violates. `used` is the used part of
+    the variant's daily budget, from `used_budget`."""
     checks: list[GuardrailCheck] = []
     change = share_of_change(current.unit_amount, proposed)
     limit, budget = policy.max_pct_delta, policy.daily_change_budget_pct
-    # A change from zero has no percentage, so every price passes.
+    # A change from zero has no percentage, so this limit allows every price.
     if limit is not None and current.unit_amount != 0 and change > limit:
         checks.append(GuardrailCheck("maxPctDelta", {"deltaPct": change, "limit": limit}))
     checks += _failing_bounds(policy, sku, current.currency, proposed)
@@ -337,14 +338,14 @@ def failing_guardrails(
 
 
 def share_of_change(current: int, proposed: int) -> Decimal:
-    """The change as a share of the price; from zero, all of it."""
+    """Return the change as a share of the current price. A change from zero counts as 100 %."""
     if current == 0:
         return Decimal(0) if proposed == 0 else Decimal(1)
     return abs(Decimal(proposed) - current) / current
 
 
 def used_budget(changes: Iterable[tuple[int, int]]) -> Decimal:
-    """The used budget of the changes applied to a variant since midnight, each as (before, after)."""
+    """Return the used budget of a variant. `changes` are those applied since midnight: (before, after)."""
     return sum((share_of_change(before, after) for before, after in changes), Decimal(0))
 
 
@@ -370,7 +371,7 @@ def check_text(check: GuardrailCheck) -> str:
     return f"{check.name} ({facts})"
 
 
-# The precision of shares in documents.
+# Stored shares have six decimals.
 _SHARE = Decimal("0.000001")
 
 
@@ -387,7 +388,7 @@ class PlannedTarget:
 
 @dataclass(frozen=True)
 class ExcludedVariant:
-    """`reason` is a Skip, or BLOCKED with the guardrails' checks that failed."""
+    """`reason` is a Skip, or BLOCKED with the failed checks of the guardrails."""
 
     variant: Variant
     reason: str
@@ -421,7 +422,7 @@ def check_document(check: GuardrailCheck) -> dict[str, object]:
 
 @dataclass
 class PlanTally:
-    """The numbers of a plan: matched = targets + skipped + blocked."""
+    """The counts of a plan: matched = targets + skipped + blocked."""
 
     catalogue: int = 0
     targets: int = 0
@@ -466,7 +467,7 @@ def explain_plan(
 
 
 def _fact_document(fact: object) -> object:
-    """Only a share with endless decimals is rounded."""
+    """Shares with more than six decimals are rounded."""
     if not isinstance(fact, Decimal):
         return fact
     return int(fact) if fact == int(fact) else float(fact.quantize(_SHARE))

@@ -1,4 +1,4 @@
-"""Written prices, dead letters, checks of applied prices, alerts, and the runs of a day: values and decisions."""
+"""Price changes, dead letters, checks of applied prices, alerts, and the runs of a day: values and decisions."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -72,7 +72,7 @@ class DeadLetter(JsonModel):
 
 @dataclass(frozen=True)
 class DeadLetterTally:
-    """The number of dead letters of one kind, of the retryable ones, and of the old ones."""
+    """How many dead letters of one kind exist, and how many of them are retryable or stale."""
 
     kind: FailureKind
     count: int
@@ -99,8 +99,8 @@ class MismatchSeverity(StrEnum):
 
 
 class Mismatch(JsonModel):
-    """Prices are in minor units. `difference` is actual less expected, if the currencies are
-    equal."""
+    """Prices are in minor units. `difference` is the actual minus the expected price, if the
+    currencies are equal."""
 
     target_id: str
     sku_id: str | None
@@ -119,7 +119,7 @@ class Unverified(JsonModel):
 
 
 class ReconciliationReport(JsonModel):
-    """`total_checked` counts the prices that could be read; `unverified` are those that could not."""
+    """`total_checked` counts the prices that could be read; `unverified` lists the others."""
 
     run_id: str
     total_checked: int
@@ -174,8 +174,8 @@ class PricingAlertName(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectHealth:
-    """Of one project: targets of the last hour, unacknowledged dead letters, refusals of five
-    minutes, and the shop of its runs whose circuit is open."""
+    """The figures of one project: targets applied and failed in the last hour, unacknowledged dead
+    letters, rate-limit refusals of the last five minutes, and a shop whose circuit is open."""
 
     applied: int = 0
     failed: int = 0
@@ -201,7 +201,7 @@ class PricingAlert(JsonModel):
 @dataclass(frozen=True)
 class DayRuns:
     """The runs that ended on a day. `mismatched` are runs whose last check found a critically
-    different price in the shop; `broken` names each invariant that does not hold in a sentence."""
+    different price in the shop; `broken` has a sentence for each violated invariant."""
 
     runs: Sequence[RuleRun]
     dead_letters: int = 0
@@ -245,15 +245,15 @@ _ADVICE: Mapping[FailureKind, str] = {
 def dead_letter_report(
     project_id: str, tallies: Iterable[DeadLetterTally], entries: Sequence[DeadLetter]
 ) -> DeadLetterReport:
-    """The numbers are those of all dead letters; the entries may be the first ones only."""
-    known = sorted(tallies, key=lambda tally: (-tally.count, tally.kind))
+    """The counts cover all dead letters; `entries` may contain only the first ones."""
+    ordered = sorted(tallies, key=lambda tally: (-tally.count, tally.kind))
     return DeadLetterReport(
         project_id=project_id,
-        total_failed=sum(tally.count for tally in known),
-        retryable=sum(tally.retryable for tally in known),
-        stale=sum(tally.stale for tally in known),
-        by_error_type={tally.kind: tally.count for tally in known},
-        recommendations=tuple(recommendation(tally.kind, tally.count) for tally in known),
+        total_failed=sum(tally.count for tally in ordered),
+        retryable=sum(tally.retryable for tally in ordered),
+        stale=sum(tally.stale for tally in ordered),
+        by_error_type={tally.kind: tally.count for tally in ordered},
+        recommendations=tuple(recommendation(tally.kind, tally.count) for tally in ordered),
         entries=tuple(entries),
     )
 
@@ -271,7 +271,8 @@ _CRITICAL_SHARE = Decimal("0.01")
 def reconciliation_report(
     run_id: int, found: Iterable[tuple[LiveTarget, Price | str]], now: datetime
 ) -> ReconciliationReport:
-    """Each target with its price in the shop, or with the reason why that could not be read."""
+    """`found` pairs each target with its price in the shop, or with the reason why it could not be
+    read."""
     checked, details, unverified = 0, list[Mismatch](), list[Unverified]()
     for target, actual in found:
         if isinstance(actual, str):
@@ -292,7 +293,7 @@ def reconciliation_report(
 
 
 def mismatch_of(target: LiveTarget, actual: Price) -> Mismatch | None:
-    """Every difference in price or currency is a mismatch, however small."""
+    """Every difference in price or currency is a mismatch, even one minor unit."""
     expected = target.expected
     if expected.equals(actual, with_compare_at=False):
         return None
@@ -315,7 +316,8 @@ def mismatch_of(target: LiveTarget, actual: Price) -> Mismatch | None:
 
 
 def mismatch_severity(expected: Price, actual: Price) -> MismatchSeverity:
-    """A shop may round by one minor unit. Another currency is always critical."""
+    """A difference of one minor unit may come from the shop's rounding. Another currency is always
+    critical."""
     difference = abs(actual.unit_amount - expected.unit_amount)
     if expected.currency != actual.currency:
         return MismatchSeverity.CRITICAL
@@ -331,12 +333,12 @@ def worst_severity(report: ReconciliationReport) -> MismatchSeverity | None:
 
 
 def repairable_mismatches(report: ReconciliationReport) -> tuple[Mismatch, ...]:
-    """An operator must check a price in another currency."""
+    """Exclude prices in another currency, which an operator must check."""
     return tuple(one for one in report.details if one.difference is not None)
 
 
 def in_daily_pass(finished_at: datetime, now: datetime) -> bool:
-    """From the last of the early checks until the thirtieth day."""
+    """The daily pass includes a run from its last early check until thirty days after its end."""
     return FIRST_CHECKS[-1][1] < now - finished_at <= WATCHED_FOR
 
 
@@ -349,7 +351,7 @@ _MOST_RATE_LIMITS = 3
 
 
 def evaluate_alerts(project_id: str, health: ProjectHealth) -> list[AlertCondition]:
-    """At most one alert per name, the most severe."""
+    """Return at most one alert per name, with the highest severity that applies."""
     found: list[AlertCondition] = []
 
     def add(name: PricingAlertName, message: str, *, critical: bool) -> None:
@@ -382,10 +384,10 @@ def evaluate_alerts(project_id: str, health: ProjectHealth) -> list[AlertConditi
 
 
 def broken_invariants(run_id: int, status: PricingRunState, counts: TargetCounts) -> list[str]:
-    """The invariants that the counts of a run's targets violate. The constraints of the tables keep
-    the invariants of a single row."""
+    """Return a sentence for each invariant that the counts of a run's targets violate. Constraints of
+    the tables enforce the invariants of single rows."""
     unfinished = counts.queued + counts.applying
-    # A run that is rolled back in part may have no other applied targets.
+    # A partly rolled back run may have no applied targets left, so `succeeded` includes both.
     lacks = counts.succeeded == 0 or counts.failed == 0
     checks = (
         (PricingRunState.APPLIED, counts.failed > 0, f"has {counts.failed} failed targets"),
@@ -410,7 +412,7 @@ DAY_CHECKS = ("success_rate", "dead_letters", "no_mismatch", "invariants")
 
 
 def evaluate_day(day: DayRuns) -> tuple[DayFinding, ...]:
-    """One finding per check. A day without runs passes. The limits are strict, as those of alerts."""
+    """Return one finding per check. A day without runs passes every check."""
     rate_check, letters, mismatch, invariants = DAY_CHECKS
     tried, rate = day.applied + day.failed, day.success_rate
     succeeded = f"{day.applied} of {tried} price changes succeeded."

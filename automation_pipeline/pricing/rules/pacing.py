@@ -1,4 +1,4 @@
-"""When the shop may be called: circuit breaker and leaky bucket."""
+"""Decide when the shop may be called: a circuit breaker and a leaky bucket."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -37,8 +37,8 @@ class Streak:
 
 @dataclass(frozen=True)
 class Circuit:
-    """`until` is the end of the pause of an open circuit, of the wait for the probe of a half-open
-    one, and of the wait that the shop asks for in a closed one. `opened_by` is the kind of call
+    """Before `until` no call may be made: an open circuit pauses, a half-open circuit waits for its
+    probe, and a closed circuit waits as long as the shop asks for. `opened_by` is the kind of call
     whose success closes the circuit."""
 
     state: CircuitState = CircuitState.CLOSED
@@ -57,28 +57,29 @@ class Circuit:
 
 @dataclass(frozen=True)
 class CallPermit:
-    """The call may be made after `circuit` is stored. With `is_probe`, no other call may."""
+    """The call may be made after `circuit` is stored. While a probe is in flight, no other call may
+    be made."""
 
     circuit: Circuit
     is_probe: bool = False
 
 
 def request_permit(circuit: Circuit, now: datetime) -> CallPermit | datetime:
-    """The permit for a call now, or the time before which no call may be made. After its pause an open
-    circuit allows one probe."""
+    """Return the permit for a call now, or the time before which no call may be made. After its
+    pause, an open circuit allows one probe."""
     if circuit.until is not None and now < circuit.until:
         return circuit.until
     if circuit.state is CircuitState.CLOSED:
         return CallPermit(circuit)
-    # A probe without an answer for a whole pause was lost with its process.
+    # A probe without an answer for a whole pause is lost, for example with its process.
     return CallPermit(
         replace(circuit, state=CircuitState.HALF_OPEN, until=now + CIRCUIT_PAUSE), is_probe=True
     )
 
 
 def without_probe(circuit: Circuit, probe: Circuit, now: datetime) -> Circuit:
-    """The probe was not sent, so the next call is one. `probe` is the circuit that `request_permit`
-    returned with it."""
+    """Let the next call be the probe, because this one was not sent. `probe` is the circuit that
+    `request_permit` returned for it."""
     if circuit.state is not CircuitState.HALF_OPEN or circuit.until is None or probe.until is None:
         return circuit
     is_newer_probe = circuit.until >= probe.until + CIRCUIT_PAUSE
@@ -92,8 +93,8 @@ def after_answer(
     now: datetime,
     retry_after: timedelta | None = None,
 ) -> Circuit:
-    """`retry_after` is the wait that a refusal asks for. An answer to a call from before the opening
-    changes nothing."""
+    """`retry_after` is the wait that the shop asked for when it refused the call. While the circuit
+    is open, answers to earlier calls change nothing."""
     if circuit.state is CircuitState.OPEN:
         return circuit
     if answer is CallOutcome.SUCCEEDED:
@@ -125,12 +126,12 @@ def _after_success(circuit: Circuit, kind: CallKind) -> Circuit:
 
 
 def has_opened(before: Circuit, after: Circuit) -> bool:
-    """Operators are notified once; a failed probe does not count."""
+    """Whether operators are notified. A failed probe does not notify them again."""
     return before.state is CircuitState.CLOSED and after.state is CircuitState.OPEN
 
 
 def concurrency(throttles: int, full: int) -> int:
-    """Halve the concurrency while the shop refuses consecutive calls."""
+    """Halve the concurrency after a few consecutive refusals."""
     return max(full // 2, 1) if throttles >= THROTTLES_TO_SLOW_DOWN else full
 
 
@@ -143,21 +144,21 @@ def _must_open(streak: Streak, retry_after: timedelta | None) -> bool:
     )
 
 
-# The bucket of a shop that has not answered yet: that of the smallest plan.
+# The bucket of the smallest plan, for a shop that has not answered yet.
 DEFAULT_BUCKET = BucketStatus(available=1000, maximum=1000, restore_rate=50)
-# Answers arrive in another order than calls, so this part of the bucket is not used.
+# This share of the bucket stays unused, because answers can arrive in another order than the calls.
 SPARE_SHARE = 0.03
-# The limit on points that reservations of killed processes withhold from other processes.
+# Reservations of killed processes can withhold at most this share of the bucket.
 MAX_PENDING_SHARE = 0.5
-# Reservations end when no call was made for this time.
+# Reservations expire when no call was made for this time.
 RESERVATION_LIFETIME = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
 class LeakyBucket:
-    """`available` is what is left at `measured_at` after every reserved call, and may be negative;
-    `pending` is reserved for calls without an answer yet; `synced_at` is the time of the shop's
-    last own figures."""
+    """`available` are the points at `measured_at` minus those of all reserved calls; it may be
+    negative. `pending` are the points of calls without an answer yet. `synced_at` is when the shop
+    last reported its own figures."""
 
     available: float
     maximum: float
@@ -172,7 +173,7 @@ def default_bucket(now: datetime) -> LeakyBucket:
 
 
 def reserve_points(bucket: LeakyBucket, cost: float, now: datetime) -> tuple[LeakyBucket, float]:
-    """Return the bucket without `cost`, and the seconds until the call may start."""
+    """Return the bucket with the points reserved, and the seconds until the call may start."""
     filled = _refilled(bucket, now)
     if now - bucket.measured_at > RESERVATION_LIFETIME:
         filled = replace(filled, pending=0.0)
@@ -197,9 +198,9 @@ def sync_bucket(
     since: datetime,
     now: datetime,
 ) -> LeakyBucket:
-    """Update the bucket after the answer to a call of that cost, which started at `since`. The
-    shop's figures count, less the other reservations. They may be old: if another answer came
-    meanwhile, they cannot raise the estimate."""
+    """Update the bucket after the answer to a call that cost `cost` and started at `since`. The new
+    estimate is the shop's own figure minus the other reservations. The figure may be outdated: if
+    another answer arrived after `since`, it cannot raise the estimate."""
     filled = _refilled(bucket, now)
     pending = min(max(bucket.pending - cost, 0.0), MAX_PENDING_SHARE * bucket.maximum)
     if status is None or status.restore_rate <= 0 or status.maximum <= 0:

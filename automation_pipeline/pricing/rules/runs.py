@@ -36,8 +36,8 @@ PREVIEW_LIFETIME = timedelta(minutes=15)
 def stale_fault(
     previewed_hash: str, rule_hash: str, previewed_at: datetime, now: datetime
 ) -> str | None:
-    """Why a preview can no longer be applied. Prices that have drifted are found one by one, before
-    each write."""
+    """Why a preview can no longer be applied. Drifted prices are detected separately, before each
+    write."""
     if previewed_hash != rule_hash:
         return "The rule was changed after the preview: preview it again."
     if now - previewed_at > PREVIEW_LIFETIME:
@@ -65,34 +65,34 @@ def approval_fault(
 def cooldown_end(
     last_applied_at: datetime | None, cooldown_minutes: int, now: datetime
 ) -> datetime | None:
-    """When the rule may be applied again; None: now."""
+    """Return when the rule may be applied again, or None if it may be applied now."""
     if last_applied_at is None:
         return None
     until = last_applied_at + timedelta(minutes=cooldown_minutes)
     return until if now < until else None
 
 
-# An edited price and a deleted variant are permanent reasons. Every other reason that prevents the
-# end of a promotion is transient.
+# A rollback at the end of a promotion is not retried for edited prices and deleted variants. Every
+# other failure is considered transient.
 PERMANENT_FAILURES = frozenset({FailureKind.CONFLICT, FailureKind.NOT_FOUND})
 RETRY_END_AFTER = timedelta(minutes=10)
 
 
 class PromotionOverError(ConflictError):
-    """The prices would be rolled back as soon as they are applied."""
+    """The promotion is over: its prices would be rolled back as soon as they are applied."""
 
 
 class DueAction(StrEnum):
     START = "start"
     END = "end"
-    # The whole promotion passed during an outage.
+    # The promotion started and ended during an outage.
     MISSED = "missed"
 
 
 @dataclass(frozen=True)
 class PlannedRule(RuleReference):
-    """`schedule_at` is None once its run exists; `is_applied`: prices of the rule are in the
-    shop."""
+    """`schedule_at` is None once the scheduled run exists. `is_applied`: prices of the rule are in
+    the shop."""
 
     enabled: bool
     schedule_at: datetime | None
@@ -101,7 +101,7 @@ class PlannedRule(RuleReference):
 
 
 def due_action(rule: PlannedRule, now: datetime) -> DueAction | None:
-    """A promotion also ends if its rule is disabled; otherwise its prices would stay forever."""
+    """The promotion of a disabled rule ends too; otherwise its prices would stay forever."""
     is_over = rule.ends_at is not None and rule.ends_at <= now
     if rule.is_applied and is_over:
         return DueAction.END
@@ -115,9 +115,10 @@ MAX_NAMED_RULES = 10
 
 @dataclass(frozen=True, kw_only=True)
 class DuePriceRules:
-    """Runs that were `started`, and runs whose promotion has `ended`, newest first. Rules whose
-    promotion was `missed`, that are `put_off` because they have an open run, or that already ran
-    `before` for the same time."""
+    """The result of one tick. `started` and `ended` are ids of runs: those that were started, and
+    those that will be rolled back because their promotion is over, newest first. The others are ids
+    of rules: their promotion was `missed`, they are `put_off` because they have an open run, or
+    they already ran `before` for the same time."""
 
     started: tuple[int, ...] = ()
     missed: tuple[int, ...] = ()
@@ -144,7 +145,7 @@ def _named(noun: str, ids: Sequence[int]) -> str:
 
 
 class DriftAction(StrEnum):
-    """DONE: the shop already has the price."""
+    """What to do with a target. DONE: the shop already has the new price."""
 
     WRITE = "write"
     DONE = "done"
@@ -166,19 +167,19 @@ def drift_action(
 MAX_RETRIES = 3
 MAX_RATE_LIMIT_WAITS = 10
 MAX_RATE_LIMIT_SECONDS = 15 * 60.0
-# A run does not wait for a shop that asks for more than a day.
+# A target fails if the shop asks for a longer wait.
 MAX_WAIT_SECONDS = 24 * 60 * 60.0
 TARGET_TIMEOUT = timedelta(minutes=10)
 
 RETRY_BACKOFF = Backoff(base_seconds=2, cap_seconds=64, multiplier=2, jitter=0.2)
 RATE_LIMIT_BACKOFF = Backoff(base_seconds=16, cap_seconds=64, multiplier=2, jitter=0.2)
-# Added to the shop's Retry-After, so that waiting calls do not return at the same moment.
+# Added to the shop's Retry-After, so that waiting calls do not all restart at the same time.
 _RATE_LIMIT_JITTER = 0.2
 
 
 @dataclass(frozen=True)
 class AttemptProgress:
-    """The attempts of a target in its present cycle. `attempts` counts retries, without the first
+    """The attempts of a target in its current cycle. `attempts` counts the retries, not the first
     call."""
 
     attempts: int = 0
@@ -195,7 +196,7 @@ class RetryTarget:
 def decide_retry(
     failure: CallFailure, progress: AttemptProgress, random: Random
 ) -> RetryTarget | None:
-    """None: another attempt cannot succeed, or all attempts are used up."""
+    """Return None if another attempt cannot succeed, or if no attempts are left."""
     retry_after = failure.retry_after_seconds
     if not failure.retryable or (retry_after is not None and retry_after > MAX_WAIT_SECONDS):
         return None
@@ -216,8 +217,8 @@ def decide_retry(
 
 
 def rate_limit_wait(retry_after: float | None, waits: int, random: Random) -> float:
-    """The shop's Retry-After and up to a fifth more; without one 16, 32, 64 s. `waits` counts the
-    waits already made."""
+    """Return the shop's Retry-After plus up to 20 %; without a Retry-After, about 16, 32 or 64 s.
+    `waits` counts the previous waits."""
     if retry_after is None:
         return RATE_LIMIT_BACKOFF.delay(waits + 1, random)
     return max(retry_after, MINIMUM_WAIT_SECONDS) * (1 + random.uniform(0, _RATE_LIMIT_JITTER))
@@ -230,14 +231,14 @@ def throttle_seconds(requested: float, available: float, restore_rate: float) ->
 
 
 def is_overdue(began_at: datetime, now: datetime, rate_limit_seconds: float) -> bool:
-    """Waits that the shop requested do not count."""
+    """Waits that the shop asked for do not count."""
     return now - began_at - timedelta(seconds=rate_limit_seconds) > TARGET_TIMEOUT
 
 
 @dataclass(frozen=True)
 class WorkTarget:
-    """A variant whose price is to be changed. A target with a `final_failure` fails for that reason
-    after one more read, which shows whether one of its calls has written the price."""
+    """A variant whose price must be changed. A target with a `final_failure` will fail for that
+    reason, unless one last read shows that one of its calls has written the price."""
 
     id: int
     product_id: str
@@ -254,8 +255,8 @@ class WorkTarget:
 
 @dataclass(frozen=True)
 class ApplyTerms:
-    """What the rule says about drift, and the project's guardrails. `is_rollback`: the targets are
-    reversed, from the applied price to the former price."""
+    """How the rule handles drift, and the project's guardrails. `is_rollback`: the targets are
+    reversed, from the applied price to the original price."""
 
     on_drift: OnDrift
     policy: Policy | None
@@ -264,7 +265,8 @@ class ApplyTerms:
 
 @dataclass(frozen=True)
 class AppliedResult:
-    """`seen` is the price before; `was_found`: the shop already had the price, and nothing was written."""
+    """`seen` is the price before the write. `was_found`: the shop already had the new price, and
+    nothing was written."""
 
     target: WorkTarget
     seen: Price
@@ -275,7 +277,7 @@ class AppliedResult:
 
 @dataclass(frozen=True)
 class RequeuedResult:
-    """The target waits for another call. Without a failure nothing was tried."""
+    """The target waits for its next call. Without a failure, no call was made for it."""
 
     target: WorkTarget
     wait_seconds: float
@@ -304,8 +306,8 @@ TargetOutcome = AppliedResult | RequeuedResult | FailedResult
 def decide_before_write(
     target: WorkTarget, seen: Price | None, used: Decimal, terms: ApplyTerms
 ) -> AppliedResult | FailedResult | None:
-    """None: the price must be written. `seen` is the price in the shop now, `used` the part of the
-    variant's daily budget that is spent."""
+    """Return None if the price must be written. `seen` is the current price in the shop; `used` is
+    the used part of the variant's daily budget."""
     if seen is None:
         return _failed(
             target, FailureKind.NOT_FOUND, "The variant, or its price, is not in the shop any more."
@@ -355,8 +357,8 @@ def _failed(
 def decide_after_failed_call(
     target: WorkTarget, failure: CallFailure, random: Random
 ) -> RequeuedResult | FailedResult:
-    """A target whose price may have been written fails only after another read of it. A failed read
-    is no evidence about earlier writes."""
+    """A target whose price may have been written fails only after the price was read again. A failed
+    read says nothing about earlier writes."""
     final = target.final_failure
     if final is not None:
         if not failure.retryable:
@@ -368,8 +370,7 @@ def decide_after_failed_call(
     if decided is not None:
         return RequeuedResult(target, decided.wait_seconds, decided.progress, failure, unknown)
     if unknown:
-        # After a server error the shop has ended the call; a call without an answer may still be
-        # on its way.
+        # After a server error the call has ended. A call without an answer may still take effect.
         wait = 0.0 if failure.kind is FailureKind.SERVER else RETRY_BACKOFF.delay(1, random)
         return _read_once_more(target, failure, wait)
     return FailedResult(target, failure, target.progress)
@@ -394,7 +395,8 @@ def fail_without_variant(target: WorkTarget) -> FailedResult:
 def overdue_targets(
     targets: Sequence[WorkTarget], now: datetime
 ) -> list[RequeuedResult | FailedResult]:
-    """Outcomes of the targets that have taken too long. A last read has the same time limit again."""
+    """Return the outcomes of targets that have taken too long. The last read of a price gets the full
+    time limit again."""
     late = CallFailure(FailureKind.TIMEOUT, "It took longer than ten minutes.", retryable=False)
     return [
         _read_once_more(one, late, 0.0)
@@ -411,7 +413,7 @@ def start_of_day(now: datetime, zone: str) -> datetime:
     return instant_of(midnight, its_zone, FIRST_PASS).astimezone(UTC)
 
 
-# These errors need only a manual retry.
+# A manual retry can succeed without a change.
 _INTERRUPTED = frozenset({FailureKind.TIMEOUT, FailureKind.CANCELLED})
 
 
@@ -426,8 +428,8 @@ def targets_to_retry(
     *,
     force: bool = False,
 ) -> list[int]:
-    """`failed` says for each failed target whether it is retryable. `force` adds those whose cause
-    was removed."""
+    """`failed` maps each failed target to whether it is retryable. `force` includes targets that are
+    not, because an operator has removed the cause."""
     if not RULE_RUN.can_move(run, PricingRunState.APPLYING) or run is PricingRunState.QUEUED:
         raise IllegalMoveError(
             RULE_RUN.name, run, PricingRunState.APPLYING, f"A run that is {run} cannot be retried."
@@ -471,7 +473,8 @@ def targets_to_roll_back(
 def after_rollback(
     run: PricingRunState, states: Collection[TargetState]
 ) -> tuple[PricingRunState, RollbackState]:
-    """A run is rolled back when none of its targets is applied; until then it can be rolled back again."""
+    """A run is ROLLED_BACK when none of its targets is applied. Until then, another rollback is
+    possible."""
     if TargetState.APPLIED not in states:
         return RULE_RUN.move(run, PricingRunState.ROLLED_BACK), RollbackState.DONE
     is_partial = TargetState.ROLLED_BACK in states
@@ -479,5 +482,5 @@ def after_rollback(
 
 
 def reversed_target(target: WorkTarget) -> WorkTarget:
-    """A rollback replaces the current price with the former one."""
+    """Return the target of a rollback, which restores the original price."""
     return replace(target, before=target.after, after=target.before)
