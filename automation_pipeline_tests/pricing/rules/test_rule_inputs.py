@@ -294,7 +294,7 @@ def faults(given: object) -> dict[str, str]:
         ({"everybody": True}, "selector.everybody", "is not a known field"),
         ({"all": True, "op": "eq"}, "selector", "has op or value, which go with field only"),
         ({"sku": []}, "selector.sku", "must have 1 to 10000 entries"),
-        ({"tag": ["a", " "]}, "selector.tag", "must not run_claim an empty text"),
+        ({"tag": ["a", " "]}, "selector.tag", "must not hold an empty text"),
         ({"sku": [1]}, "selector.sku.0", "must be a text"),
         ({"and": []}, "selector.and", "must have 1 to 10000 entries"),
         ({"and": [{"all": True}, {}]}, "selector.and.1", KINDS),
