@@ -1,4 +1,4 @@
-"""Stateful test of runs: the invariants run_claim after any sequence of operations, and every run ends."""
+"""Stateful test of runs: the invariants hold after any sequence of operations, and every run ends."""
 
 import shutil
 from collections.abc import Callable, Sequence
