@@ -22,13 +22,8 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.openapi_check import openapi_check
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-<<<<<<< HEAD
 from automation_pipeline_tests.org_jobs.data import OrgJobsData
-from automation_pipeline_tests.pricing.bench import Bench
-=======
-from automation_pipeline_tests.org_jobs.bench import Bench as OrgBench
 from automation_pipeline_tests.pricing.harness import PricingHarness
->>>>>>> 96752f2b (Rename pricing's helpers and the harness of its tests)
 
 MACHINE = "a-machine-token-for-tests"
 SECRET = "a-secret-that-is-long-enough-for-hs256"
