@@ -146,9 +146,8 @@ async def _probe_once(state: _Publishing, publisher: EventPublisher, ends_at: fl
         else:
             state.waiting.remove(claimed)
             state.out.append(claimed)
-            if not is_internal(
-                claimed.event.name
-            ):  # an internal event is not sent, so it does not prove that the publisher works
+            # An internal event is not sent, so it does not prove that the publisher works.
+            if not is_internal(claimed.event.name):
                 for failed, error in suspects:
                     _record_failure(state, failed, error)
                 return

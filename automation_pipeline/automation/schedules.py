@@ -74,13 +74,11 @@ from automation_pipeline.storage.statements import database_now
 
 
 def check_audit_configs(session: Session, ids: Iterable[int], complaint: str) -> None:
-    asked = set(ids)
-    missing = sorted(asked - known_ids(session, asked)) if asked else []
+    named = set(ids)
+    missing = sorted(named - known_ids(session, named)) if named else []
     if missing:
-        named = ", ".join(map(str, missing))
-        raise InvalidInputError(
-            complaint, (("specificAuditConfigs", f"there is no audit configuration {named}"),)
-        )
+        text = f"there is no audit configuration {', '.join(map(str, missing))}"
+        raise InvalidInputError(complaint, (("specificAuditConfigs", text),))
 
 
 def create_schedule(

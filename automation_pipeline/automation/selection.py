@@ -86,7 +86,7 @@ class _SelectionLog:
             message = f"Revalidated {day} ({outcome.fiches} fiches)"
             self.add(message, missingCle=outcome.missing_cle)
 
-    def add_days(self, request: SelectionRequest, to_ask: Sequence[date]) -> None:
+    def add_days(self, request: SelectionRequest, to_request: Sequence[date]) -> None:
         if request.is_manual:
             self.add("Processing manual fiche selection")
         elif not request.days:
@@ -94,9 +94,9 @@ class _SelectionLog:
         else:
             shown = [day.isoformat() for day in request.days[:MOST_DATES_SHOWN]]
             self.add(f"Calculated {len(request.days)} dates to query", dates=shown)
-        if to_ask:
-            message = f"Revalidating fiche cache for {len(to_ask)} date(s) before automation"
-            self.add(message, up_to_date=len(request.days) - len(to_ask))
+        if to_request:
+            message = f"Revalidating fiche cache for {len(to_request)} date(s) before automation"
+            self.add(message, up_to_date=len(request.days) - len(to_request))
 
     def add_result(self, found: SelectionResult) -> None:
         kept = found.kept
@@ -148,7 +148,7 @@ async def select_fiches(
         selection, at = selection_of(session, row), row.due_at or row.started_at
         timezone = schedule_of_run(session, row.schedule_id).timezone
     request, log = selection_request(selection, at, timezone), _SelectionLog(clock)
-    days = _days_to_ask(request, database, clock.now() - options.cooldown)
+    days = _days_to_request(request, database, clock.now() - options.cooldown)
     log.add_days(request, days)
     outcomes = await revalidate_days(
         days,
@@ -160,9 +160,8 @@ async def select_fiches(
     )
     failures = [outcome for outcome in outcomes if isinstance(outcome, DayFailed)]
     with database.transaction() as session:
-        lock_run(
-            session, ticket.run_id
-        )  # an exclusive lock: two holders of shared locks would deadlock when they write
+        # An exclusive lock: two holders of shared locks would deadlock when they write.
+        lock_run(session, ticket.run_id)
         row = lock_attempt(session, ticket)
         if row.selected_at is None:
             found = SelectionResult(request, _candidates(session, request), failures)
@@ -172,14 +171,14 @@ async def select_fiches(
         return pending_batches(session, row.id)
 
 
-def _days_to_ask(
+def _days_to_request(
     request: SelectionRequest, database: Database, cooling_since: datetime
 ) -> tuple[date, ...]:
     if not request.days:
         return ()
     with database.reading() as session:
-        asked = revalidated_since(session, request.days[0])
-    known = {day for day, at in asked.items() if at > cooling_since or is_final(day, at)}
+        revalidated = revalidated_since(session, request.days[0])
+    known = {day for day, at in revalidated.items() if at > cooling_since or is_final(day, at)}
     return tuple(day for day in request.days if day not in known)
 
 
@@ -297,7 +296,7 @@ async def _sales(
 ) -> tuple[list[str], list[DayFailed]]:
     """The ids that the CRM lists for the days, in order, and the days that it does not return."""
 
-    async def ask(day: date) -> list[str] | DayFailed:
+    async def request(day: date) -> list[str] | DayFailed:
         try:
             async with semaphore.acquire():
                 sales = await source.sales_list(day)
@@ -305,7 +304,7 @@ async def _sales(
             return DayFailed(day, str(error))
         return [fiche.fiche_id for fiche in sales.fiches]
 
-    answers = await asyncio.gather(*map(ask, days))
+    answers = await asyncio.gather(*map(request, days))
     listed = [fiche_id for answer in answers if isinstance(answer, list) for fiche_id in answer]
     return listed, [answer for answer in answers if isinstance(answer, DayFailed)]
 

@@ -19,7 +19,7 @@ def client(origin: str) -> WebhookClient:
     )
 
 
-class DiesAfterwards:
+class KillsProcessAfterSending:
     """Kills its process after sending and before the delivery is recorded."""
 
     def __init__(self, inner: WebhookClient) -> None:
@@ -38,4 +38,4 @@ def relay_all(database_url: str, origin: str) -> int:
 
 def relay_and_die(database_url: str, origin: str, hold_seconds: float) -> None:
     with opened(database_url) as database:
-        relay(delivery_services(DiesAfterwards(client(origin))), database, hold_seconds)  # type: ignore[arg-type]
+        relay(delivery_services(KillsProcessAfterSending(client(origin))), database, hold_seconds)  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def a_reported_run(bench: AuditHarness) -> int:
 
 
 def open_a_run(bench: AuditHarness, fiche_ids: tuple[str, ...]) -> int:
-    """Insert the rows of an open run with selected fiches, without running any stage."""
+    """Insert the rows of an open run with selected fiches, without running its steps."""
     schedule_id, now = a_schedule(bench.database, bench.clock, fiche_ids).id, bench.clock.now()
     with bench.database.transaction() as session:
         run = RunRow(

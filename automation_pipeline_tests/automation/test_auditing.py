@@ -134,7 +134,7 @@ def test_a_database_error_does_not_fail_the_audit(retries: int, bench: Bench) ->
     audits = ScriptedAudits(config_4=[full] * (1 + max(1, retries)))
     with pytest.raises(DatabaseFullError):
         audited(bench, audits, 4, **fields)
-    assert set(audits.keys) == {"4"}, "the next attempt of the step takes it up"
+    assert set(audits.keys) == {"4"}, "the next attempt of the step repeats the same request"
 
 
 def test_an_incomplete_audit_fails_its_fiche_and_is_not_counted(
@@ -223,16 +223,16 @@ def test_specific_configurations_precede_automatic_ones_without_duplicates(
         bench.automatic(name="Both"),
         bench.configure(1, "Named"),
     )
-    asked: list[int] = []
+    requested_configs: list[int] = []
     run_attempt = bench.prepare_work("1", specificAuditConfigs=[named, both])
     audit = bench.context.audit
 
     async def record_request(requested: FicheAuditRequest) -> AuditSummary:
-        asked.append(requested.audit_config_id)
+        requested_configs.append(requested.audit_config_id)
         return await audit(requested)
 
     bench.work_batch(run_attempt, audit=record_request)
-    assert asked == [named, both, automatic]
+    assert requested_configs == [named, both, automatic]
     assert "Running 3 configs × 1 fiches = 3 total audits" in bench.logs(run_attempt)
 
 
@@ -369,12 +369,12 @@ def test_existing_transcripts_and_audits_count_after_the_audit_budget(
     bench.automatic()
     bench.automatic(name="Other")
     run_attempt = bench.prepare_work("1")
-    asked = 0
+    questions = 0
 
     async def second_never_ends(_prompt: Question) -> None:
-        nonlocal asked
-        asked += 1
-        if asked > 1:
+        nonlocal questions
+        questions += 1
+        if questions > 1:
             leap(25)
             await asyncio.Event().wait()
 
@@ -411,8 +411,8 @@ def test_progress_counts_expected_audits_and_waits_are_logged(
         await come_true(lambda: bench.audits() == 3)
         for _ in range(10):
             polls = count_polls()
-            await asyncio.to_thread(lambda: None)  # the poll has its answer
-            await asyncio.sleep(0.01)  # and sleeps
+            await asyncio.to_thread(lambda: None)  # the poll has read its counts
+            await asyncio.sleep(0.01)  # the poll sleeps
             leap(20)
             await come_true(lambda polls=polls: count_polls() > polls)
         await asyncio.to_thread(lambda: None)
@@ -448,17 +448,18 @@ def test_a_missing_audit_is_requested_again_without_delaying_others(
     first, second = bench.automatic(), bench.automatic(name="Second")
     run_attempt = bench.prepare_work("1")
     bench.work = replace(bench.work, audit_poll_seconds=5)
-    audit, asked = bench.context.audit, list[int]()
+    audit, requested_configs = bench.context.audit, list[int]()
 
     async def hang_on_first_audit(requested: FicheAuditRequest) -> AuditSummary:
-        asked.append(requested.audit_config_id)
-        if asked.count(first) == 1 and requested.audit_config_id == first:
+        requested_configs.append(requested.audit_config_id)
+        if requested_configs.count(first) == 1 and requested.audit_config_id == first:
             leap(16)
             return await asyncio.Event().wait()  # type: ignore[return-value]
         return await audit(requested)
 
     bench.work_batch(run_attempt, audit=hang_on_first_audit)
-    assert (sorted(asked), bench.statuses(run_attempt)) == ([first, first, second], ["successful"])
+    assert sorted(requested_configs) == [first, first, second]
+    assert bench.statuses(run_attempt) == ["successful"]
 
 
 def test_automatic_configurations_are_those_of_the_selection(bench: Bench) -> None:

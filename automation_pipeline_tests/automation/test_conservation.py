@@ -46,7 +46,7 @@ class Scenario:
 
 SCENARIOS = st.builds(
     Scenario,
-    crm=st.sampled_from(["answers", "answers", "answers", "has lost it", "is busy"]),
+    crm=st.sampled_from(["answers", "answers", "answers", "has no such fiche", "is busy"]),
     groupe=st.sampled_from([HOME, HOME, HOME, "SUD", " "]),
     calls=st.integers(0, MOST + 1),
     is_transcribed=st.sampled_from([True, True, False]),
@@ -55,7 +55,7 @@ SCENARIOS = st.builds(
 
 
 class ScenarioBench(Bench):
-    """Fiches have their scenarios here."""
+    """A bench whose fiches follow scenarios."""
 
     def __init__(self, database: Database, clock: StandingClock) -> None:
         super().__init__(database, clock)
@@ -139,8 +139,8 @@ def test_outcome_counts_add_up_to_the_selected_fiches(
     ("scenarios", "status"),
     [
         ([Scenario("answers"), Scenario("answers")], "completed"),
-        ([Scenario("answers"), Scenario("has lost it")], "completed"),
-        ([Scenario("has lost it"), Scenario("answers", groupe="SUD")], "completed"),
+        ([Scenario("answers"), Scenario("has no such fiche")], "completed"),
+        ([Scenario("has no such fiche"), Scenario("answers", groupe="SUD")], "completed"),
         ([Scenario("answers"), Scenario("answers", is_audited=False)], "partial"),
         ([Scenario("answers"), Scenario("is busy"), Scenario("answers", calls=0)], "partial"),
         ([Scenario("answers", is_transcribed=False), Scenario("answers", calls=9)], "failed"),
@@ -153,9 +153,9 @@ def test_the_run_status_follows_from_the_fiche_outcomes(
     run = bench.run_fiches(
         [bench.add_fiche(scenario) for scenario in scenarios], continue_on_error=True
     )
-    schedule_says = {"completed": "success"}.get(status, status)
+    schedule_status = {"completed": "success"}.get(status, status)
     with bench.database.reading() as session:
         assert (run.status, get_schedule(session, run.schedule_id).last_run_status) == (
             status,
-            schedule_says,
+            schedule_status,
         )

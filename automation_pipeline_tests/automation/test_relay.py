@@ -280,11 +280,11 @@ def test_each_call_sends_a_heartbeat_and_none_starts_after_the_budget(
     publisher = FakePublisher()
 
     def publish_for(seconds: float) -> int:
-        stage = publish_events(
+        publishing = publish_events(
             publisher, "anna", database=database, hold_seconds=60, budget_seconds=seconds,
             beat=lambda: beats.append(len(publisher.published)),
         )  # fmt: skip
-        return asyncio.run(stage)
+        return asyncio.run(publishing)
 
     assert (publish_for(0), publisher.published) == (0, [])
     assert (publish_for(60), beats) == (60, [0, 10, 20, 30, 40, 50])
@@ -376,9 +376,9 @@ def test_permanent_delivery_errors_are_not_retried(
 def test_a_failed_delivery_waits_before_the_next_attempt(database: Database, clock: Clock) -> None:
     an_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
-    post = delivery_services(webhooks, backoff=Backoff(base_seconds=10, cap_seconds=3600))
+    services = delivery_services(webhooks, backoff=Backoff(base_seconds=10, cap_seconds=3600))
     for _ in range(2):
-        relay(post, database)
+        relay(services, database)
     assert len(webhooks.posted) == 1
     [event], [row] = outbox(database), records(database)
     assert event.available_at - clock.now() > timedelta(seconds=10)
@@ -499,8 +499,8 @@ def test_several_processes_send_each_message_once(
 ) -> None:
     for _ in range(25):
         an_ended_run(database, clock, webhookUrl=hook.url)
-    carried = at_once(relay_all, *((database_url, hook.url) for _ in range(CREW)))
-    assert sum(carried) == 25
+    sent = at_once(relay_all, *((database_url, hook.url) for _ in range(CREW)))
+    assert sum(sent) == 25
     assert (len(deliveries(hook)), set(deliveries(hook).values())) == (25, {1})
     assert {(row.status, row.attempts) for row in records(database)} == {("sent", 1)}
 
@@ -512,8 +512,8 @@ def test_a_crash_between_sending_and_recording_resends_with_the_same_key(
     killed = subprocess.run([sys.executable, "-c", DIE, database_url, hook.url], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert (deliveries(hook), records(database)[0].status) == ({run.key: 1}, "pending")
-    post = delivery_services(client(hook.url))
-    wait_until(lambda: relay(post, database).messages == 1)
+    services = delivery_services(client(hook.url))
+    wait_until(lambda: relay(services, database).messages == 1)
     assert deliveries(hook) == {run.key: 2}
     assert len({call.body for call in hook.calls}) == 1
     assert records(database)[0].status == "sent"
@@ -555,10 +555,10 @@ def test_a_slow_publisher_stays_within_the_budget_and_does_not_delay_messages(
     with database.transaction() as session:
         enqueue(session, [event(str(number)) for number in range(500)])
     publisher, webhooks, beats = Slow(), FakeWebhookSender(), list[None]()
-    post = delivery_services(webhooks, None, publisher)
+    services = delivery_services(webhooks, None, publisher)
     relayed = asyncio.run(
         relay_events(
-            post,
+            services,
             database=database,
             budget_seconds=3.0,
             hold_seconds=120,
@@ -570,7 +570,7 @@ def test_a_slow_publisher_stays_within_the_budget_and_does_not_delay_messages(
 
 
 class Hanging(FakeWebhookSender):
-    """A receiver that accepts the call and never answers."""
+    """A receiver that accepts the request and never answers."""
 
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
         await super().send(url, body, headers)

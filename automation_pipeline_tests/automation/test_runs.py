@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Barrier
 
 import pytest
-from sqlalchemy import func, update
-from sqlalchemy import select as query
-from sqlalchemy import select as sqlalchemy_select
+from sqlalchemy import func, select, update
 
 from automation_pipeline.automation.models.runs import LedgerMove, OutcomeStatus, Run, RunAttempt
 from automation_pipeline.automation.models.schedules import FicheSelection, SelectionMode
@@ -70,9 +68,7 @@ def test_a_launch_without_a_run_creates_one(database: Database, clock: StandingC
         run, marked = get_run(session, run_attempt.run_id), get_schedule(session, schedule.id)
         heartbeat = session.get(HeartbeatRow, run_attempt.run_id)
         moves = (
-            session.execute(sqlalchemy_select(TransitionRow.from_state, TransitionRow.to_state))
-            .tuples()
-            .all()
+            session.execute(select(TransitionRow.from_state, TransitionRow.to_state)).tuples().all()
         )
     assert run_attempt.attempt == 1
     assert (run.status, run.phase, run.trigger) == ("running", "selection", "launchpad")
@@ -100,7 +96,7 @@ def test_opening_a_requested_run_claims_its_request(
         an_opening(schedule.id, run_id=requested.id), database=database, clock=clock
     )
     with database.reading() as session:
-        request = session.scalars(sqlalchemy_select(RunRequestRow)).one()
+        request = session.scalars(select(RunRequestRow)).one()
     assert run_attempt == RunAttempt(requested.id, 1)
     assert (request.state, request.dagster_run_id) == ("taken", "dagster-1")
 
@@ -314,8 +310,8 @@ def test_only_one_of_several_concurrent_requests_creates_a_run(
     schedule = a_schedule(database, clock)
     filed = at_once(run_now, *[(database_url, f"{clock.now():%Y-%m-%dT%H:%M}", schedule.id)] * CREW)
     with database.reading() as session:
-        assert session.scalar(sqlalchemy_select(func.count()).select_from(RunRow)) == 1
-        assert session.scalar(sqlalchemy_select(func.count()).select_from(RunRequestRow)) == 1
+        assert session.scalar(select(func.count()).select_from(RunRow)) == 1
+        assert session.scalar(select(func.count()).select_from(RunRequestRow)) == 1
     assert sorted(filed) == [False] * (CREW - 1) + [True]
 
 
@@ -327,8 +323,8 @@ def test_a_paused_or_unknown_schedule_stores_nothing(
     with pytest.raises(error, match=f"Schedule {schedule_id}"):
         request_run(schedule_id, database=database, clock=clock)
     with database.reading() as session:
-        assert session.scalar(sqlalchemy_select(func.count()).select_from(RunRow)) == 0
-        assert session.scalar(sqlalchemy_select(func.count()).select_from(RunRequestRow)) == 0
+        assert session.scalar(select(func.count()).select_from(RunRow)) == 0
+        assert session.scalar(select(func.count()).select_from(RunRequestRow)) == 0
 
 
 SELECTION_FIELDS: dict[str, object] = {
@@ -347,7 +343,7 @@ PARTIAL = ("failed", "successful", "ignored", "failed")
 def active_run(database: Database, clock: StandingClock, statuses: tuple[str, ...]) -> RunAttempt:
     schedule = a_schedule(database, clock, ficheSelection=SELECTION_FIELDS)
     run_attempt = open_run(an_opening(schedule.id), database=database, clock=clock)
-    select(run_attempt.run_id, ["1", "2", "3", "4"], database, clock)
+    add_selection(run_attempt.run_id, ["1", "2", "3", "4"], database, clock)
     moves = [
         LedgerMove(str(number), OutcomeStatus(status))
         for number, status in enumerate(statuses, start=1)
@@ -357,7 +353,9 @@ def active_run(database: Database, clock: StandingClock, statuses: tuple[str, ..
     return run_attempt
 
 
-def select(run_id: int, fiche_ids: list[str], database: Database, clock: StandingClock) -> None:
+def add_selection(
+    run_id: int, fiche_ids: list[str], database: Database, clock: StandingClock
+) -> None:
     with database.transaction() as session:
         open_ledger(session, run_id, fiche_ids, len(fiche_ids), clock.now())
         row = session.get_one(RunRow, run_id)
@@ -407,7 +405,7 @@ def test_a_failed_retry_can_be_retried(database: Database, clock: StandingClock)
         database=database,
         clock=clock,
     )
-    select(second.id, ["1", "4"], database, clock)
+    add_selection(second.id, ["1", "4"], database, clock)
     with database.transaction() as session:
         moves = [LedgerMove("1", OutcomeStatus.SUCCESSFUL), LedgerMove("4", OutcomeStatus.FAILED)]
         record_moves(session, second.id, moves, clock.now())
@@ -478,7 +476,7 @@ def test_an_unknown_run_cannot_be_retried(database: Database, clock: StandingClo
 
 def _runs(database: Database) -> int:
     with database.reading() as session:
-        return session.scalar(query(func.count()).select_from(RunRow)) or 0
+        return session.scalar(select(func.count()).select_from(RunRow)) or 0
 
 
 CANCELLED = "Cancelled by an operator"
@@ -530,9 +528,7 @@ def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
             "cancelled",
         )
         names = [
-            name
-            for name in session.scalars(sqlalchemy_select(OutboxRow.event_name))
-            if "cancelled" in name
+            name for name in session.scalars(select(OutboxRow.event_name)) if "cancelled" in name
         ]
     assert names == ["automation.run.cancelled", "automation/cancelled"]
 
@@ -571,7 +567,7 @@ def test_cancelling_a_run_that_was_never_opened_ends_its_request(
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
     cancelled = cancel_run(run.id, reason="not today", database=database, clock=clock)
     with database.reading() as session:
-        request = session.scalars(sqlalchemy_select(RunRequestRow)).one()
+        request = session.scalars(select(RunRequestRow)).one()
     assert cancelled.status == "cancelled"
     assert (request.state, request.reason) == ("refused", f"{CANCELLED}: not today")
     with pytest.raises(ConflictError, match="has already ended"):
@@ -617,9 +613,9 @@ def test_an_unknown_run_cannot_be_cancelled(database: Database, clock: StandingC
         cancel_run(99, database=database, clock=clock)
 
 
-@pytest.mark.parametrize("round_", range(3))
+@pytest.mark.parametrize("repetition", range(3))
 def test_concurrent_cancel_and_finalise_yield_one_final_status(
-    round_: int, database: Database, clock: StandingClock
+    repetition: int, database: Database, clock: StandingClock
 ) -> None:
     run_attempt = an_open_run(database, clock, ["1", "2"])
     move(database, clock, run_attempt, f1="successful", f2="successful")
@@ -646,9 +642,7 @@ def test_concurrent_cancel_and_finalise_yield_one_final_status(
     with database.reading() as session:
         run = get_run(session, run_attempt.run_id)
         assert get_schedule(session, run.schedule_id).total_runs == 1
-        moves = session.scalars(
-            sqlalchemy_select(TransitionRow.to_state).order_by(TransitionRow.id)
-        ).all()
+        moves = session.scalars(select(TransitionRow.to_state).order_by(TransitionRow.id)).all()
     assert moves == ["running", run.status]
     assert (run.status, run.error_message) in {("completed", None), ("cancelled", CANCELLED)}
     assert isinstance(answer, ConflictError) == (run.status == "completed")
@@ -705,7 +699,7 @@ def test_finalising_twice_has_no_further_effect(database: Database, clock: Stand
     assert again == first
     with database.reading() as session:
         assert get_schedule(session, first.schedule_id).total_runs == 1
-        assert len(session.scalars(sqlalchemy_select(TransitionRow)).all()) == 2
+        assert len(session.scalars(select(TransitionRow)).all()) == 2
 
 
 def test_finalising_a_run_with_pending_rows_raises_a_ledger_error(
@@ -771,11 +765,11 @@ def test_finalising_a_run_that_was_never_opened_ends_its_request(
     run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
     ended = finalise_run(run.id, database=database, clock=clock, breakdown="It never started")
     with database.reading() as session:
-        request = session.scalars(sqlalchemy_select(RunRequestRow)).one()
+        request = session.scalars(select(RunRequestRow)).one()
     assert ended.status == "failed"
     with database.reading() as session:
         assert session.get_one(RunRow, run.id).result_summary == {}, (
-            "nothing was looked for, so nothing was found"
+            "a run that selected nothing has no message about missing fiches"
         )
     assert (request.state, request.reason) == ("refused", "It never started")
 

@@ -294,13 +294,13 @@ def test_days_use_the_schedules_time_zone_and_the_due_time(
 class Interrupting(FakeFicheSource):
     """Calls a function while the sales list is fetched."""
 
-    def __init__(self, happens: Callable[[], object]) -> None:
+    def __init__(self, callback: Callable[[], object]) -> None:
         super().__init__()
-        self._happens = happens
+        self._callback = callback
         self.sell(YESTERDAY, summary("1"))
 
     async def sales_list(self, day: date) -> SalesList:
-        await asyncio.to_thread(self._happens)
+        await asyncio.to_thread(self._callback)
         return await super().sales_list(day)
 
 

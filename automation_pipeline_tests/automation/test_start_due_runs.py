@@ -256,8 +256,8 @@ def test_catch_up_all_starts_missed_runs_one_at_a_time(
 def test_a_skipped_occurrence_is_recorded_and_the_next_one_runs(
     database: Database, clock: StandingClock
 ) -> None:
-    an = an_hourly(database, clock, isActive=True)
-    change(database, an.id, skip_due_at=clock.now())
+    schedule = an_hourly(database, clock, isActive=True)
+    change(database, schedule.id, skip_due_at=clock.now())
     assert check_due(database, clock).triggered == ()
     clock.pass_time(timedelta(hours=1))
     assert len(check_due(database, clock).triggered) == 1

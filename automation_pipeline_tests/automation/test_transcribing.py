@@ -54,7 +54,7 @@ def transcribed(bench: Bench, run_attempt: RunAttempt) -> list[str]:
 
 
 class Idle:
-    """Records its requests and transcribes nothing."""
+    """A service that records requests and transcribes nothing."""
 
     def __init__(self) -> None:
         self.requests: list[list[TranscriptionRunRequest]] = []
@@ -211,16 +211,16 @@ def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
                 )
                 leap(bench.work.transcription_seconds)
                 await asyncio.Event().wait()
-            return await result.transcribe(url, before_call=before_call)
+            return await speech.transcribe(url, before_call=before_call)
 
-    result, bench.speech = bench.speech, Hanging()
+    speech, bench.speech = bench.speech, Hanging()
     assert transcribe(bench, run_attempt) == ({**without_speech, "hangs": TIMED_OUT}, ["recovers"])
-    assert [result.times(bench.url(each)) for each in ("recovers", "fails")] == [2, 2]
+    assert [speech.times(bench.url(each)) for each in ("recovers", "fails")] == [2, 2]
     assert "Retrying transcriptions (1/1)" in bench.logs(run_attempt)
 
 
 class LateDatabase(Database):
-    """The time budget ends while the first transaction of a thread waits."""
+    """The time budget ends while the first transaction outside the loop's thread waits."""
 
     def __init__(self, url: str, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         super().__init__(url)
@@ -279,7 +279,8 @@ def test_active_transcription_runs_of_other_requests_are_joined(bench: Bench) ->
 
 
 def test_provider_calls_for_other_requests_finish_after_the_batch(bench: Bench) -> None:
-    """The calls are billed. The worker processes recordings by priority, from any request."""
+    """A worker processes recordings of any request, by priority. A started call is billed, so it
+    is not cancelled."""
     bench.add_to_crm("1", "2")
     run_attempt = bench.prepare_work("1")
     urgent = TranscriptionRunRequest(
@@ -337,11 +338,11 @@ def test_a_bug_fails_the_step(bench: Bench) -> None:
 
 
 class SlowDatabase(Database):
-    """Waits for other work to end between the query and the result of its second read."""
+    """Lets other work end between the query of the second read and its result."""
 
-    def __init__(self, url: str, work_goes_on: Callable[[], None]) -> None:
+    def __init__(self, url: str, continue_work: Callable[[], None]) -> None:
         super().__init__(url)
-        self._readings, self._work_goes_on = 0, work_goes_on
+        self._readings, self._continue_work = 0, continue_work
 
     @contextmanager
     def reading(self) -> Generator[Session]:
@@ -349,7 +350,7 @@ class SlowDatabase(Database):
             yield session
         self._readings += 1
         if self._readings == 2:
-            self._work_goes_on()
+            self._continue_work()
 
 
 def test_work_that_ends_during_a_query_is_found_by_the_next_query(
@@ -366,11 +367,11 @@ def test_work_that_ends_during_a_query_is_found_by_the_next_query(
         asyncio.get_running_loop().call_soon(work_ended.set)
         return None
 
-    def work_goes_on() -> None:
+    def continue_work() -> None:
         query_done.set()
         work_ended.wait(20)
 
-    slow = SlowDatabase(database_url, work_goes_on)
+    slow = SlowDatabase(database_url, continue_work)
     try:
         context = replace(bench.context, database=slow, transcribe=after_the_query)
         assert transcribe(bench, run_attempt, context) == ({}, ["1"])

@@ -177,13 +177,12 @@ def test_cancelling_a_run_asks_for_confirmation(
     ended = terminal.run("runs", "cancel", run_id, *flags, given=answer, is_interactive=True)
     assert ended.code == code
     assert ("Cancel run 1?" in ended.err) == ("--yes" not in flags)
-    assert "Cancel run" not in ended.out, "what is asked does not spoil a document"
+    assert "Cancel run" not in ended.out, "the question is not part of a JSON document"
     assert terminal.json("runs", "show", run_id)["status"] == status
 
 
 def test_failed_fiches_are_retried_in_a_new_run(terminal: Terminal, run_id: str) -> None:
-    asked = terminal.json("runs", "retry", run_id)
-    assert asked == {
+    assert terminal.json("runs", "retry", run_id) == {
         "run_id": "2",
         "retry_of_run_id": run_id,
         "schedule_id": "1",

@@ -230,8 +230,8 @@ def _due_candidate(
     window: timedelta,
 ) -> DueCandidate:
     known = row.known_timing == row.timing
-    first_looked_at = row.updated_at.replace(second=0, microsecond=0) - window
-    undecided_from = row.next_due_at if known else first_looked_at
+    checked_since = row.updated_at.replace(second=0, microsecond=0) - window
+    undecided_from = row.next_due_at if known else checked_since
     decided = [at for at in (undecided_from - _AN_INSTANT, row.last_due_at) if at is not None]
     timing = Timing(
         crons=_crons(row.schedule_type, *(getattr(row, column.key) for column in _TIMES)),

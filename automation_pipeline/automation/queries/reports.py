@@ -195,7 +195,7 @@ def evaluate_report(rows: int | None, audits: int, *, has_sales_list: bool) -> D
     )
 
 
-_Place = tuple[int, int, int]
+_PointKey = tuple[int, int, int]  # audit, step, control point
 
 
 def count_audits(session: Session, run_id: int) -> int:
@@ -249,7 +249,7 @@ def _audits_of_run(run_id: int) -> tuple[ColumnElement[bool], ...]:
 
 def _steps(session: Session, audit_ids: Sequence[int]) -> dict[int, list[StepVerdict]]:
     """By audit, with their control points and quotations."""
-    quotations: dict[_Place, list[Quotation]] = defaultdict(list)
+    quotations: dict[_PointKey, list[Quotation]] = defaultdict(list)
     of_audits = among(session, CitationRow.audit_id, audit_ids)
     query = select(CitationRow).where(of_audits).order_by(CitationRow.citation_index)
     for row in session.scalars(query):
@@ -435,13 +435,13 @@ def _failures(session: Session, day: date) -> dict[str, int]:
     a retry completed has none."""
     cause, times = func.coalesce(FicheResultRow.reason, "unknown"), func.count()
     later = aliased(FicheResultRow)
-    is_retold = exists().where(
+    has_newer_outcome = exists().where(
         later.fiche_id == FicheResultRow.fiche_id, later.run_id > FicheResultRow.run_id
     )
     query = (
         select(cause, times)
         .join(FicheCacheRow, FicheCacheRow.fiche_id == FicheResultRow.fiche_id)
-        .where(_sold(day), FicheResultRow.status == OutcomeStatus.FAILED, ~is_retold)
+        .where(_sold(day), FicheResultRow.status == OutcomeStatus.FAILED, ~has_newer_outcome)
         .group_by(FicheResultRow.reason)
         .order_by(times.desc(), FicheResultRow.reason)
     )

@@ -69,9 +69,7 @@ def _custom_days(selection: FicheSelection, today: date) -> tuple[date, ...]:
     try:
         first = crm_day(selection.custom_start_date)
         last = crm_day(selection.custom_end_date) if selection.custom_end_date else None
-    except (
-        ValueError
-    ):  # validation refuses it when a schedule is saved; older rows may contain anything
+    except ValueError:  # older rows may contain days that validation refuses today
         return ()
     return (first,) if last is None else days_between(first, min(last, today))
 

@@ -285,7 +285,7 @@ def test_details_of_log_lines_are_masked(database: Database, clock: StandingCloc
         "total_tokens": 12,
     }
     with database.transaction() as session:
-        write_log(session, run_id, clock.now(), "info", "Told", details)
+        write_log(session, run_id, clock.now(), "info", "Masked", details)
         write_log(session, run_id, clock.now(), "info", "Plain")
     with database.reading() as session:
         kept = dict(session.execute(select(LogRow.message, LogRow.details)).tuples().all())
@@ -295,4 +295,4 @@ def test_details_of_log_lines_are_masked(database: Database, clock: StandingCloc
         "url": "https://h.test/?[masked]",
         "total_tokens": 12,
     }
-    assert (kept["Told"], kept["Plain"]) == (masked, {})
+    assert (kept["Masked"], kept["Plain"]) == (masked, {})

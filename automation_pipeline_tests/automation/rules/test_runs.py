@@ -147,7 +147,7 @@ def test_a_phase_starts_when_the_previous_phase_ends(
 
 
 @every_case(
-    ("rows", "audits", "has_sales_list", "passed", "says"),
+    ("rows", "audits", "has_sales_list", "passed", "message"),
     [
         (3, 3, True, True, "3 rows in the file, 3 audits of the day."),
         (0, 0, True, True, "0 rows in the file, 0 audits of the day."),
@@ -157,7 +157,7 @@ def test_a_phase_starts_when_the_previous_phase_ends(
     ],
 )
 def test_a_report_is_complete_only_if_it_has_every_audit(
-    *, rows: int | None, audits: int, has_sales_list: bool, passed: bool, says: str
+    *, rows: int | None, audits: int, has_sales_list: bool, passed: bool, message: str
 ) -> None:
     finding = evaluate_report(rows, audits, has_sales_list=has_sales_list)
-    assert (finding.passed, finding.message) == (passed, says)
+    assert (finding.passed, finding.message) == (passed, message)
