@@ -19,7 +19,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.alerts import AlertStatus
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.core.webhooks import DeliveryStatus
-from automation_pipeline.enrichment.models import ENRICHMENT, JobState
+from automation_pipeline.enrichment.models import ENRICHMENT
 from automation_pipeline.enrichment.tables import EnrichmentJobRow
 from automation_pipeline.fiches.models.fetch_jobs import FETCH_JOB
 from automation_pipeline.fiches.tables import FetchDeliveryRow, FetchJobRow
@@ -53,8 +53,8 @@ BATCH = 1000
 # SQLite serves the next writer that asks, not the one that waits longest: without a pause the purge
 # would keep the others out.
 PAUSE_SECONDS = 0.05
-# A million rows of a kind; the rest is for the next night.
-MOST_PASSES = 1000
+# One purge deletes at most a million rows of a kind; the next one continues.
+MAX_PASSES = 1000
 
 Conditions = Sequence[ColumnElement[bool]]
 
@@ -118,9 +118,9 @@ def _pricing_transitions(before: datetime) -> Conditions:
     """State changes of a run that has work stay."""
     has_work = or_(RuleRunRow.status.in_(ACTIVE_RUN_STATES), RuleRunRow.wish.is_not(None))
     entity = cast_column(TransitionRow.entity_id, BigInteger)
-    run_of_target = select(RuleTargetRow.rule_run_id).where(RuleTargetRow.id == entity)
     works = exists().where(RuleRunRow.id == entity, has_work)
-    run_works = exists().where(RuleRunRow.id == run_of_target.scalar_subquery(), has_work)
+    of_run = RuleTargetRow.rule_run_id == RuleRunRow.id
+    run_works = exists().where(RuleTargetRow.id == entity, of_run, has_work)
     is_free = or_(
         (TransitionRow.machine == RULE_RUN.name) & ~works,
         (TransitionRow.machine == RULE_TARGET.name) & ~run_works,
@@ -133,13 +133,12 @@ def _enrichment_transitions(before: datetime) -> Conditions:
 
 
 def _enrichment_jobs(before: datetime) -> Conditions:
-    """The newest job of a company stays, because the company shows it."""
+    """Ended jobs. The newest job of a company stays, because the company shows it."""
     newer = aliased(EnrichmentJobRow)
     has_newer = exists().where(
         newer.company_siren == EnrichmentJobRow.company_siren, newer.id > EnrichmentJobRow.id
     )
-    is_done = EnrichmentJobRow.state == JobState.DONE
-    return is_done, EnrichmentJobRow.finished_at <= before, has_newer
+    return EnrichmentJobRow.finished_at <= before, has_newer
 
 
 def _fetch_jobs(before: datetime) -> Conditions:
@@ -287,7 +286,7 @@ async def purge_all(
         for kind in kinds:
             deleted[kind.name] = 0
             try:
-                for _ in range(MOST_PASSES if keep_days else 0):
+                for _ in range(MAX_PASSES if keep_days else 0):
                     before = now - timedelta(days=keep_days)
                     count = purge(kind, before, batch, database=services.database, is_dry=is_dry)
                     deleted[kind.name] += count
@@ -310,7 +309,7 @@ def purge(
         # Searched without a lock: on SQLite all writers would wait for a long search.
         with database.reading() as session:
             if is_dry:
-                return session.scalar(select(func.count(kind.key)).where(*chosen)) or 0
+                return session.execute(select(func.count(kind.key)).where(*chosen)).scalar_one()
             oldest = select(kind.key).where(*chosen).order_by(kind.key).limit(limit)
             found = session.scalars(oldest).all()
         if not found:

@@ -7,7 +7,7 @@ import pytest
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import offer_waiting
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
-from automation_pipeline_tests.retention.old_rows import OLD, put
+from automation_pipeline_tests.retention.old_rows import OLD, add_row
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
     with open_terminal(request) as terminal:
         with terminal.database.transaction() as session:
             for _ in range(3):
-                put(session, WorkflowLogRow, created_at=OLD)
+                add_row(session, WorkflowLogRow, created_at=OLD)
         yield terminal
 
 

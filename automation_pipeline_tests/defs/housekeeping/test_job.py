@@ -18,7 +18,7 @@ from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
 from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.orchestration.test_retention import empty
-from automation_pipeline_tests.retention.old_rows import OLD, put
+from automation_pipeline_tests.retention.old_rows import OLD, add_row
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
@@ -32,7 +32,7 @@ def test_housekeeping_deletes_old_rows_and_old_dagster_runs(
     with database.transaction() as session:
         [request] = offer_waiting(session, limit=1)
         for _ in range(3):
-            put(session, WorkflowLogRow, created_at=OLD)
+            add_row(session, WorkflowLogRow, created_at=OLD)
 
     class FixedServices(ServicesResource):
         def get(self) -> Services:
