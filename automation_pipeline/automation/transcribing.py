@@ -310,11 +310,13 @@ class _TranscriptionWork(BatchWork):
         """Fiches whose attempt has ended, with the run's own error if it failed as a whole."""
         attempts = {fiche_id: self._following[fiche_id] for fiche_id in self._left}
         ended = runs_over(session, [one.run_id for one in attempts.values() if one.run_id])
-        return {
-            fiche_id: one.cause or ended.get(one.run_id or "")
-            for fiche_id, one in attempts.items()
-            if one.run_id is None or one.is_over or one.run_id in ended
-        }
+        over: dict[str, str | None] = {}
+        for fiche_id, one in attempts.items():
+            if one.run_id is None or one.is_over:
+                over[fiche_id] = one.cause
+            elif one.run_id in ended:
+                over[fiche_id] = ended[one.run_id]
+        return over
 
     async def _retry_or_fail(self, over: Mapping[str, str | None]) -> None:
         again, lost = dict[str, int](), list[str]()

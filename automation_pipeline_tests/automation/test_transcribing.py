@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import update
 
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.transcribing import (
@@ -25,6 +26,7 @@ from automation_pipeline.transcription.models import (
 )
 from automation_pipeline.transcription.queries.runs import list_summaries
 from automation_pipeline.transcription.runs import begin_transcription
+from automation_pipeline.transcription.tables import TranscriptionRunRow
 from automation_pipeline_tests.audits.harness import call
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.fakes.crm import fiche
@@ -71,7 +73,7 @@ class Idle:
         ]
 
     async def transcribe(self, _run_ids: Sequence[str], _own: Sequence[str]) -> object:
-        return None
+        raise AssertionError("All runs have already ended")
 
     def replaced_in(self, context: BatchContext) -> BatchContext:
         return replace(context, begin_transcriptions=self.begin, transcribe=self.transcribe)
@@ -318,13 +320,30 @@ def test_every_fiche_gets_the_error_about_a_missing_provider_key(bench: Bench) -
 
     bench.add_to_crm("1", "2")
     run_attempt = bench.prepare_work("1", "2")
-    lost, ready = transcribe(
-        bench, run_attempt, replace(bench.context, begin_transcriptions=without_provider_key)
+    context = replace(
+        bench.context, begin_transcriptions=without_provider_key, transcribe=Idle().transcribe
     )
+    lost, ready = transcribe(bench, run_attempt, context)
     assert (lost, ready) == (
         dict.fromkeys(["1", "2"], f"{INCOMPLETE}: ELEVENLABS_API_KEY is not set."),
         [],
     )
+
+
+def test_a_run_that_fails_as_a_whole_is_the_cause_for_its_fiche(bench: Bench) -> None:
+    bench.add_to_crm("1", "2")
+    run_attempt = bench.prepare_work("1", "2")
+    process = bench.context.transcribe
+
+    async def fail_the_first(run_ids: Sequence[str], own: Sequence[str]) -> object:
+        first = TranscriptionRunRow.id == "automation-1-transcribe-1"
+        with bench.database.transaction() as session:
+            failed = update(TranscriptionRunRow).where(first)
+            session.execute(failed.values(status="failed", error="No process worked on it"))
+        return await process(run_ids, own)
+
+    lost, ready = transcribe(bench, run_attempt, replace(bench.context, transcribe=fail_the_first))
+    assert (lost, ready) == ({"1": f"{INCOMPLETE}: No process worked on it"}, ["2"])
 
 
 def test_a_bug_fails_the_step(bench: Bench) -> None:
