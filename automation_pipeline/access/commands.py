@@ -26,7 +26,7 @@ app = command_group("Manage the tokens of programs that use the HTTP API.")
 # The client does not repeat this request: the secret of a token whose response is lost is gone.
 @operation("POST /api/admin/tokens", repeatable=False)
 def issue_token(services: Services, given: Document) -> Document:
-    from automation_pipeline.org_jobs.queries.organisations import has_organisation  # noqa: PLC0415  only for new tokens
+    from automation_pipeline.org_jobs.queries.organisations import has_organisation  # noqa: PLC0415  only new tokens need it
 
     issued = create_token(
         given,
@@ -43,7 +43,7 @@ def tokens(
 ) -> Sequence[Document]:
     now = services.clock.now()
     with services.database.reading() as session:
-        found = list_tokens(session, good_at=None if include_inactive else now)
+        found = list_tokens(session, active_at=None if include_inactive else now)
     return [token_document(token, now) for token in found[offset : offset + limit]]
 
 
@@ -140,7 +140,7 @@ def create(
         {
             "id": issued["id"],
             "name": issued["name"],
-            "may": _permissions(issued),
+            "permissions": _permissions(issued),
             "reaches": _reach(issued),
             "expires": issued["expiresAt"] or "never",
         }
@@ -179,19 +179,19 @@ def _reach(token: Document) -> str:
     if token["orgId"] is not None:
         return f"all of {token['orgId']}"
     groups = ", ".join(cast("Sequence[str]", token["groupes"]))
-    whose = {"ALL": "every fiche", "GROUP": f"groups {groups}"}
-    return whose.get(str(token["scope"]), f"CRM user {token['crmUserId']}")
+    fiches = {"ALL": "every fiche", "GROUP": f"groups {groups}"}
+    return fiches.get(str(token["scope"]), f"CRM user {token['crmUserId']}")
 
 
 TOKENS = Columns[Document](
     {
-        "id": lambda one: one["id"],
-        "name": lambda one: one["name"],
-        "begins": lambda one: one["prefix"],
-        "state": lambda one: one["state"],
-        "may": _permissions,
+        "id": lambda token: token["id"],
+        "name": lambda token: token["name"],
+        "prefix": lambda token: token["prefix"],
+        "state": lambda token: token["state"],
+        "permissions": _permissions,
         "reaches": _reach,
-        "expires": lambda one: one["expiresAt"] or "never",
-        "last used": lambda one: one["lastUsedAt"] or "never",
+        "expires": lambda token: token["expiresAt"] or "never",
+        "last used": lambda token: token["lastUsedAt"] or "never",
     }
 )

@@ -60,11 +60,11 @@ _ACTIONS: Mapping[str, Action] = {
 
 
 def permission_error(word: str) -> str | None:
-    """Explain why the text is not a permission; None if it is one."""
+    """Return why the text is not a permission, or None if it is one."""
     if _parse_permission(word) is not None:
         return None
     return (
-        f"is not a permission: say {', '.join(Permission)}, alone or with .read or .write, or * for everything"
+        f"is not a permission: use {', '.join(Permission)}, alone or with .read or .write, or * for everything"
         if word.strip()
         else "must not be empty"
     )
@@ -96,7 +96,7 @@ def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
 
 
 def not_for_organisations(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the permissions that exceed what a token of an organisation may have."""
+    """Return the permissions that a token of an organisation may not have."""
     return tuple(
         word
         for word in words
@@ -283,9 +283,8 @@ class TokenInput(JsonModel):
         beyond = () if info.data.get("org_id") is None else not_for_organisations(words)
         if beyond:
             *others, last = sorted(ORGANISATION_PERMISSIONS)
-            allowed = f"{', '.join(others)} and {last}"
             raise ValueError(
-                f"of a token of an organisation are {allowed}, not {', '.join(beyond)}"
+                f"must be {', '.join(others)} or {last} for a token of an organisation, not {', '.join(beyond)}"
             )
         return words
 
@@ -331,22 +330,22 @@ TokenOrRequest = TokenInput | ApiToken
 
 
 def excess_grants(request: TokenOrRequest, issuer: Caller) -> tuple[tuple[str, str], ...]:
-    """Return the errors by field for what exceeds the issuer's permissions, scope or organisation."""
-    own = [
+    """Return the fields that exceed the issuer's permissions, scope or organisation, with the reason."""
+    if issuer.org_id is not None and request.org_id != issuer.org_id:
+        return (("orgId", f"must be '{issuer.org_id}', the organisation that you belong to"),)
+    requested = [
         (f"{permission}.{action}", issuer.reach(permission, action))
         for permission, grant in grants_of(request.permissions, request.scope).items()
         for action in Action
         if grant.of(action)
     ]
-    missing = [word for word, reach in own if reach is None]
-    further = [word for word, reach in own if reach is not None and not _is_within(request, reach)]
-    if issuer.org_id is not None and request.org_id != issuer.org_id:
-        return (("orgId", f"must be '{issuer.org_id}', the organisation that you belong to"),)
+    missing = [name for name, reach in requested if reach is None]
+    too_wide = [name for name, reach in requested if reach and not _is_within(request, reach)]
     faults = (
         ("permissions", "you do not have yourself", missing),
-        ("scope", "exceeds your own scope for", further),
+        ("scope", "exceeds your own scope for", too_wide),
     )
-    return tuple((field, f"{why}: {', '.join(words)}") for field, why, words in faults if words)
+    return tuple((field, f"{why}: {', '.join(names)}") for field, why, names in faults if names)
 
 
 def _is_within(request: TokenOrRequest, reach: Reach) -> bool:

@@ -72,7 +72,7 @@ def list_(
 ) -> Response:
     """List the tokens that have no more permissions than the caller, newest first."""
     now = services.clock.now()
-    stored = services.database.read(list_tokens, good_at=None if include_inactive else now)
+    stored = services.database.read(list_tokens, active_at=None if include_inactive else now)
     visible = [token for token in stored if not excess_grants(token, caller)]
     tokens = visible[offset : offset + limit]
     return answer(

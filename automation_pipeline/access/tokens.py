@@ -30,7 +30,7 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 
-# The package of organisations is above this one, so callers pass the check.
+# The layer of organisations is above this one, so callers pass the function.
 OrganisationExists = Callable[[Session, str], bool]
 
 
@@ -90,13 +90,13 @@ def create_token(
         return IssuedToken(_token(row), secret)
 
 
-def list_tokens(session: Session, *, good_at: datetime | None = None) -> list[ApiToken]:
-    """List tokens, newest first. `good_at` excludes tokens that are expired or revoked at that time."""
-    chosen = select(ApiTokenRow).order_by(ApiTokenRow.id.desc())
-    if good_at is not None:
-        is_unexpired = or_(ApiTokenRow.expires_at.is_(None), ApiTokenRow.expires_at > good_at)
-        chosen = chosen.where(ApiTokenRow.revoked_at.is_(None), is_unexpired)
-    return [_token(row) for row in session.scalars(chosen)]
+def list_tokens(session: Session, *, active_at: datetime | None = None) -> list[ApiToken]:
+    """List tokens, newest first. `active_at` excludes tokens that are expired or revoked at that time."""
+    statement = select(ApiTokenRow).order_by(ApiTokenRow.id.desc())
+    if active_at is not None:
+        is_unexpired = or_(ApiTokenRow.expires_at.is_(None), ApiTokenRow.expires_at > active_at)
+        statement = statement.where(ApiTokenRow.revoked_at.is_(None), is_unexpired)
+    return [_token(row) for row in session.scalars(statement)]
 
 
 def authenticate_token(token_text: str, *, database: Database, now: datetime) -> Caller | None:
@@ -129,7 +129,7 @@ def _record_use(session: Session, token_id: int, now: datetime) -> None:
 def revoke_token(
     token_id: int, *, database: Database, clock: Clock, by: Caller | None = None
 ) -> ApiToken:
-    """Revoke a token; the first revocation counts. `by` is None for an operator at the command line.
+    """Revoke a token; repeating it keeps the first time. `by` is None for an operator at the command line.
 
     Raises NotFoundError for an unknown token, and for one that exceeds the caller's permissions.
     """

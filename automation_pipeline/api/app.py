@@ -1,5 +1,5 @@
-"""The application, with all routers, common middleware, errors and OpenAPI document; and the server
-process."""
+"""The HTTP application with its routers, middleware, error handlers and OpenAPI document; and the
+server process."""
 
 import asyncio
 import re
@@ -45,10 +45,10 @@ from automation_pipeline.pricing.routes import shop as pricing_shop
 from automation_pipeline.storage.database import Pace
 from automation_pipeline.transcription import routes as transcriptions
 
-# Threads that answer requests. Each may hold a connection to the database.
+# The threads that handle requests. Each may hold a database connection.
 THREADS = 20
-# The API runs at most this many enrichments itself; Dagster runs the others.
-MOST_ENRICHMENTS = 20
+# The API itself runs at most this many enrichments at once; Dagster runs the others.
+MAX_ENRICHMENTS = 20
 ROUTERS: tuple[APIRouter, ...] = (
     schedules.router,
     runs.router,
@@ -92,16 +92,16 @@ def create_app(services: Services) -> FastAPI:
         docs_url="/docs",
         redoc_url=None,
         redirect_slashes=False,
-        # The name in a generated client: `schedules_create`.
+        # Generated clients name their methods after it: `schedules_create`.
         generate_unique_id_function=lambda route: re.sub(
             r"[^a-z0-9]+", "_", f"{route.tags[0]}_{route.name}".lower()
         ).strip("_"),
-        lifespan=_life,
+        lifespan=_lifespan,
     )
     app.state.services = services
     app.state.stopping = asyncio.Event()
     app.state.enrichments = BackgroundWork(
-        MOST_ENRICHMENTS, "An enrichment that the API began has failed; Dagster goes on with it"
+        MAX_ENRICHMENTS, "An enrichment that the API started has failed; Dagster continues it"
     )
     for router in ROUTERS:
         app.include_router(router)
@@ -110,7 +110,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_middleware(
         RequestMiddleware,
-        most_bytes=settings.api_max_body_megabytes * MEGABYTE,
+        max_bytes=settings.api_max_body_megabytes * MEGABYTE,
         seconds=settings.api_timeout_seconds,
     )
     if settings.api_cors_origins:
@@ -127,7 +127,7 @@ def create_app(services: Services) -> FastAPI:
 
 
 @asynccontextmanager
-async def _life(app: FastAPI) -> AsyncGenerator[None]:
+async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     services: Services = app.state.services
     to_thread.current_default_thread_limiter().total_tokens = THREADS
     async with services.metering.in_background():
@@ -136,11 +136,11 @@ async def _life(app: FastAPI) -> AsyncGenerator[None]:
 
 
 BACKLOG = 2048
-MOST_HEAD_BYTES = 65_536
+MAX_HEADER_BYTES = 65_536
 
 
 def serve(services: Services, *, host: str, port: int) -> None:
-    """Until SIGTERM or SIGINT. Port 0 takes a free one, which the printed line names."""
+    """Serve until SIGTERM or SIGINT. Port 0 takes a free port; the printed line names it."""
     services.database.serve(Pace(THREADS, services.settings.api_timeout_seconds))
     app = create_app(services)
     config = uvicorn.Config(
@@ -170,22 +170,22 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Limits a request's headers, which uvicorn reads without a limit."""
+    """Limits the size of a request's headers; uvicorn has no limit."""
 
-    _head_bytes = 0
+    _header_bytes = 0
 
     def data_received(self, data: bytes) -> None:
-        self._head_bytes += len(data)
+        self._header_bytes += len(data)
         super().data_received(data)
-        if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+        if self._header_bytes > MAX_HEADER_BYTES and not self.transport.is_closing():
             self.send_400_response("The headers of the request are too large.")
 
     def on_headers_complete(self) -> None:
-        self._head_bytes = 0
+        self._header_bytes = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        self._head_bytes = 0
+        self._header_bytes = 0
         super().on_body(body)
 
 
@@ -204,22 +204,22 @@ class _Server(uvicorn.Server):
             sys.stdout.flush()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Ends the streams, which would never end by themselves."""
+        """Also end the event streams: uvicorn waits for them, and they have no end of their own."""
         self._app.state.stopping.set()
         super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """As in uvicorn, but without raising the signal again: stopping on request is a success."""
+        """As in uvicorn, but without raising the signal again, so that the exit code is 0."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {
-            wanted: signal.signal(wanted, self.handle_exit)
-            for wanted in (signal.SIGINT, signal.SIGTERM)
+        previous = {
+            number: signal.signal(number, self.handle_exit)
+            for number in (signal.SIGINT, signal.SIGTERM)
         }
         try:
             yield
         finally:
-            for wanted, handler in before.items():
-                signal.signal(wanted, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)

@@ -27,7 +27,7 @@ from automation_pipeline.core.json_model import JsonModel
 
 @dataclass(frozen=True)
 class JwtSettings:
-    """What a valid token must contain."""
+    """The secret, issuer and audience of valid user tokens."""
 
     secret: str
     issuer: str
@@ -35,7 +35,7 @@ class JwtSettings:
 
 
 class _Claims(JsonModel):
-    """Strict: a claim of the wrong type could mean anything. Unknown claims are ignored."""
+    """A claim of the wrong type makes the token invalid. Unknown claims are ignored."""
 
     model_config = ConfigDict(alias_generator=None, extra="ignore")
 
@@ -62,15 +62,15 @@ class UserClaims(_Claims):
     permission_grants: tuple[GrantClaim, ...] | None = None
 
 
-def caller_of(token: str, issuing: JwtSettings) -> Caller | None:
-    """None for an invalid token. The caller does not learn why."""
+def caller_of(token: str, expected: JwtSettings) -> Caller | None:
+    """Return the caller that a user token describes, or None for an invalid token."""
     try:
         decoded = jwt.decode(
             token,
-            issuing.secret,
+            expected.secret,
             algorithms=["HS256"],
-            issuer=issuing.issuer,
-            audience=issuing.audience,
+            issuer=expected.issuer,
+            audience=expected.audience,
             options={"require": ["sub", "exp", "iss", "aud"]},
         )
         claims = UserClaims.model_validate(decoded)
@@ -86,9 +86,9 @@ def caller_of(token: str, issuing: JwtSettings) -> Caller | None:
     )
 
 
-def _grants(given: Iterable[GrantClaim]) -> Iterator[tuple[Permission, Grant]]:
-    """An unknown permission grants nothing."""
-    for claim in given:
+def _grants(claims: Iterable[GrantClaim]) -> Iterator[tuple[Permission, Grant]]:
+    """Yield the grants. Unknown permissions are ignored."""
+    for claim in claims:
         if claim.key in set(Permission):
             yield (
                 Permission(claim.key),
@@ -97,26 +97,28 @@ def _grants(given: Iterable[GrantClaim]) -> Iterator[tuple[Permission, Grant]]:
 
 
 def _scope(claim: GrantClaim, action: Action) -> Scope | None:
-    """A grant without a known scope has the narrowest one."""
-    is_granted, own = (
+    """Return the scope for the action. Without a known scope it is the narrowest one."""
+    is_granted, action_scope = (
         (claim.read, claim.read_scope)
         if action is Action.READ
         else (claim.write, claim.write_scope)
     )
     if not is_granted:
         return None
-    name = own or claim.scope
+    name = action_scope or claim.scope
     return Scope[name] if name is not None and name in Scope.__members__ else Scope.SELF
 
 
 INVALID_CREDENTIALS = "Missing or invalid credentials"
-LONGEST = 8192
+MAX_TOKEN_LENGTH = 8192
 
 
 def authenticate(headers: Headers, services: Services) -> Caller:
-    """AuthenticationError, the same one for every reason."""
+    """Return the caller. Raises AuthenticationError with the same message for every reason."""
     token = token_in(headers)
-    caller = None if token is None or len(token) > LONGEST else _recognise(token, services)
+    if token is None or len(token) > MAX_TOKEN_LENGTH:
+        raise AuthenticationError(INVALID_CREDENTIALS)
+    caller = _caller_of_any(token, services)
     if caller is None:
         raise AuthenticationError(INVALID_CREDENTIALS)
     return caller
@@ -129,13 +131,14 @@ def token_in(headers: Headers) -> str | None:
     return headers.get("x-api-key")
 
 
-def _recognise(token: str, services: Services) -> Caller | None:
+def _caller_of_any(token: str, services: Services) -> Caller | None:
+    """Return the caller of a token of the environment, a user token or a stored token."""
     settings = services.settings
-    # Compared in constant time, whichever token it is.
-    given = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+    # The list compares all tokens, so that the time does not depend on the one that matches.
+    digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
     known = [token.get_secret_value().encode() for token in settings.api_auth_tokens]
-    same = [hmac.compare_digest(given, hashlib.sha256(one).digest()) for one in known]
-    if any(same):
+    matches = [hmac.compare_digest(digest, hashlib.sha256(one).digest()) for one in known]
+    if any(matches):
         return Caller("machine:environment", whole_grants(), name="API_AUTH_TOKENS")
     if token.count(".") == 2:  # only a JWT has two dots
         secret = settings.jwt_access_secret

@@ -1,5 +1,5 @@
-"""Bodies of requests: the limit of their size, strict JSON, and the models that endpoints take. A body
-is parsed in a thread, after the guard has checked the caller's credentials."""
+"""Request bodies: size limits, strict JSON, and the models of endpoints. A body is parsed in a thread,
+after the guard has checked the caller's credentials."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,42 +16,42 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel, parse
 
 MEGABYTE = 1_000_000
-# An import may be twice as big as any other body.
+# The body of an import may be twice as large as any other.
 IMPORT_FACTOR, IMPORT_SUFFIX = 2, "/import"
-# Validation can produce an error for each value, and holds the interpreter while it does.
+# Validation can produce an error for each value, and blocks all threads meanwhile.
 VALUES_PER_MEGABYTE = 25_000
-MOST_LEVELS = 400
-MOST_DIGITS = 100
-MOST_FORM_FIELDS = 100
+MAX_LEVELS = 400
+MAX_DIGITS = 100
+MAX_FORM_FIELDS = 100
 
 
-def limited(receive: Receive, most_bytes: int) -> Receive:
-    """TooBigError at the first piece beyond the limit; the rest is not buffered."""
-    got = 0
+def limited(receive: Receive, max_bytes: int) -> Receive:
+    """Wrap `receive` to raise TooBigError at the first chunk beyond the limit."""
+    received = 0
 
     async def counted() -> Message:
-        nonlocal got
+        nonlocal received
         message = await receive()
-        got += len(message.get("body", b""))
-        if got > most_bytes:
-            raise too_big(most_bytes)
+        received += len(message.get("body", b""))
+        if received > max_bytes:
+            raise too_big(max_bytes)
         return message
 
     return counted
 
 
-def too_big(most_bytes: int) -> TooBigError:
-    return TooBigError(f"The body is bigger than {most_bytes // MEGABYTE} MB ({most_bytes} bytes)")
+def too_big(max_bytes: int) -> TooBigError:
+    return TooBigError(f"The body is bigger than {max_bytes // MEGABYTE} MB ({max_bytes} bytes)")
 
 
 def read_object(raw: bytes) -> Mapping[str, object]:
-    """The JSON object in a body. InvalidJsonError: it is not JSON. InvalidInputError: it is not an
-    object, or it contains too many values."""
+    """Parse a body. Raises InvalidJsonError if it is not JSON, and InvalidInputError if it is not an
+    object or contains too many values."""
     try:
         document: object = json.loads(
             raw.decode("utf-8-sig"),
             object_pairs_hook=_unique,
-            parse_constant=_refuse,
+            parse_constant=_reject_constant,
             parse_float=_finite,
             parse_int=_short,
         )
@@ -66,7 +66,7 @@ def read_object(raw: bytes) -> Mapping[str, object]:
     return given
 
 
-# Python accepts what these four refuse; other parsers reject it or read it differently.
+# The next four functions reject what Python accepts and other parsers reject or read differently.
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
@@ -74,7 +74,7 @@ def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return made
 
 
-def _refuse(name: str) -> object:
+def _reject_constant(name: str) -> object:
     raise InvalidJsonError(f"Invalid JSON body: {name} is not a number of JSON")
 
 
@@ -86,14 +86,14 @@ def _finite(text: str) -> float:
 
 
 def _short(text: str) -> int:
-    if len(text) > MOST_DIGITS:
+    if len(text) > MAX_DIGITS:
         raise InvalidJsonError("Invalid JSON body: a number is too large")
     return int(text)
 
 
-def _check_shape(document: object, most_values: int) -> None:
+def _check_shape(document: object, max_values: int) -> None:
     count, level = 0, [document]
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_LEVELS):
         deeper: list[object] = []
         for value in level:
             if isinstance(value, dict):
@@ -102,11 +102,11 @@ def _check_shape(document: object, most_values: int) -> None:
                 deeper += cast("list[object]", value)
         level = deeper
         count += len(level)
-        if count > most_values:
-            raise InvalidInputError(f"The body holds more than {most_values} values")
+        if count > max_values:
+            raise InvalidInputError(f"The body contains more than {max_values} values")
         if not level:
             return
-    raise InvalidInputError(f"The body is nested more than {MOST_LEVELS} levels deep")
+    raise InvalidInputError(f"The body is nested more than {MAX_LEVELS} levels deep")
 
 
 async def read_raw(request: Request) -> bytes:
@@ -118,8 +118,10 @@ JsonObject = Mapping[str, object]
 
 
 class JsonBody:
-    """Reads the body of a request, and describes it in the OpenAPI document. With a complaint, it
-    parses the body into the model; without one, it gives the JSON object, which a use case parses."""
+    """A dependency that reads the body of a request, and its description in the OpenAPI document.
+
+    With a `complaint`, which becomes the error message, the endpoint gets the parsed model. Without
+    one it gets the JSON object, which a use case parses."""
 
     def __init__(
         self,
@@ -144,7 +146,7 @@ class JsonBody:
 
 
 class FormOrJson(JsonBody):
-    """Pusher's own library sends a form."""
+    """Also accepts a form, which Pusher's library sends."""
 
     def read(self, request: Request, raw: bytes) -> JsonObject:
         if not request.headers.get("content-type", "").startswith(
@@ -153,9 +155,9 @@ class FormOrJson(JsonBody):
             return super().read(request, raw)
         text = raw.decode("utf-8", errors="replace")
         try:
-            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FORM_FIELDS))
+            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
         except ValueError:
-            raise InvalidInputError(f"The form has more than {MOST_FORM_FIELDS} fields") from None
+            raise InvalidInputError(f"The form has more than {MAX_FORM_FIELDS} fields") from None
 
 
 def json_body(
@@ -167,10 +169,10 @@ def json_body(
     reader: type[JsonBody] = JsonBody,
     **examples: object,
 ) -> params.Depends:
-    """For `Annotated`: `Annotated[CancelInput, json_body(CancelInput, "Invalid cancel data")]`, or
-    `Annotated[JsonObject, json_body(RuleInput)]` for a body that a use case parses.
+    """Declare the body of an endpoint: `Annotated[CancelInput, json_body(CancelInput, "Invalid cancel
+    data")]`, or `Annotated[JsonObject, json_body(RuleInput)]` for a body that a use case parses.
 
-    `partial`: all fields are optional.
+    With `partial`, the document describes all fields as optional.
     """
     schema: dict[str, object] = model.model_json_schema(
         by_alias=True, ref_template="#/components/schemas/{model}"

@@ -1,4 +1,4 @@
-"""Errors as answers: the status, the code and the sentence of each."""
+"""Error responses: the status, code and message of each error."""
 
 import asyncio
 from collections.abc import Coroutine, Generator, Mapping, Sequence
@@ -36,12 +36,12 @@ from automation_pipeline.storage.database import DatabaseNotReadyError, Database
 
 PREFIX = "/v1/"
 CORRELATION_ID = "X-Correlation-Id"
-_request_id: ContextVar[str | None] = ContextVar("request_by_contract", default=None)
+_request_id: ContextVar[str | None] = ContextVar("v1_request_id", default=None)
 
 
 @contextmanager
 def v1_error_format(path: str, request_id: str) -> Generator[None]:
-    """Within it, refusals follow the contract of `/v1` if the path is one of the contract's."""
+    """Inside the block, error responses have the format of the `/v1` contract if the path is below `/v1`."""
     token = _request_id.set(request_id if path.startswith(PREFIX) else None)
     try:
         yield
@@ -50,18 +50,18 @@ def v1_error_format(path: str, request_id: str) -> Generator[None]:
 
 
 def v1_request_id() -> str | None:
-    """The id of the HTTP request if its path is one of the contract's."""
+    """Return the id of the current HTTP request if its path is below `/v1`, else None."""
     return _request_id.get()
 
 
 def correlation_of(path: str, headers: Headers, request_id: str) -> str:
-    """The id of everything that the request causes: the request's own id, unless the contract's
-    header gives another."""
-    result = headers.get(CORRELATION_ID) if path.startswith(PREFIX) else None
-    return usable_id(result or request_id)
+    """Return the id of everything that the request causes. It is the request's own id, unless a request
+    below `/v1` has the header X-Correlation-Id."""
+    given = headers.get(CORRELATION_ID) if path.startswith(PREFIX) else None
+    return usable_id(given or request_id)
 
 
-# Of a sentence, of the name of a field and of what is wrong with it.
+# Longer messages and field names are cut.
 LONGEST_TEXT = 500
 BUG = "Something went wrong on our side; the log has the request's id"
 
@@ -86,8 +86,8 @@ class TooBigError(AutomationError):
     """The body is larger than the limit."""
 
 
-# The first class that matches decides: narrow ones come first.
-VERDICTS: Sequence[tuple[type[AutomationError], int, str]] = (
+# The first matching class applies, so subclasses come before their bases.
+RESPONSES: Sequence[tuple[type[AutomationError], int, str]] = (
     (AuthenticationError, 401, "AUTHENTICATION_ERROR"),
     (AuthorizationError, 403, "AUTHORIZATION_ERROR"),
     (InvalidJsonError, 400, "INVALID_JSON"),
@@ -102,14 +102,14 @@ VERDICTS: Sequence[tuple[type[AutomationError], int, str]] = (
     (TransientError, 503, "SERVICE_UNAVAILABLE"),
     (PermanentError, 503, "CONFIGURATION_ERROR"),
 )
-_OF_HTTP: Mapping[int, str] = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+_HTTP_CODES: Mapping[int, str] = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 
 def refusal(
     status: int, code: str, sentence: str, fields: Sequence[tuple[str, str]] = ()
 ) -> Response:
-    """With at most 50 wrong fields and a count of the others: the caller decides how many there
-    are, and how long."""
+    """Return the error response. It lists at most 50 fields and counts the others, because a caller
+    can send any number of wrong fields."""
     sentence = shortened(with_rest(sentence, len(fields)))
     fields = [(shortened(field), shortened(message)) for field, message in fields[:MOST_FAULTS]]
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
@@ -136,7 +136,7 @@ def refusal(
 
 def answer_for(error: AutomationError) -> Response:
     status, code = next(
-        (status, code) for kind, status, code in VERDICTS if isinstance(error, kind)
+        (status, code) for kind, status, code in RESPONSES if isinstance(error, kind)
     )
     if isinstance(error, IdentifierError):
         status, code = (422 if error.code is ErrorCode.SIREN_SIRET_MISMATCH else 400), error.code
@@ -155,7 +155,7 @@ async def on_known_error(request: Request, error: Exception) -> Response:
 
 
 async def on_invalid_request(_request: Request, error: Exception) -> Response:
-    """Wrong parameters in path, query and headers, named as the caller wrote them."""
+    """Report wrong parameters of the path, the query and headers by the names that the caller used."""
     assert isinstance(error, RequestValidationError)  # noqa: S101  registered for nothing else
     faults = plain_faults(cast("Sequence[ErrorDetails]", error.errors()))
     fields = tuple((field.partition(".")[2], message) for field, message in faults)
@@ -167,28 +167,30 @@ def shortened(text: str) -> str:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """The framework's own errors: no such route, no such method."""
+    """Report errors of the framework: an unknown route or method."""
     assert isinstance(error, HTTPException)  # noqa: S101  registered for nothing else
     sentence = (
         f"Route {request.url.path} not found" if error.status_code == 404 else str(error.detail)
     )
-    answered = refusal(error.status_code, _OF_HTTP.get(error.status_code, "HTTP_ERROR"), sentence)
+    response = refusal(
+        error.status_code, _HTTP_CODES.get(error.status_code, "HTTP_ERROR"), sentence
+    )
     if error.status_code == 405:
-        answered.headers["Allow"] = ", ".join(allowed_methods(request.url.path))
-    return answered
+        response.headers["Allow"] = ", ".join(allowed_methods(request.url.path))
+    return response
 
 
 Result = TypeVar("Result")
 
 
 def run_with_timeout(work: Coroutine[object, object, Result], services: Services) -> Result:
-    """TimeoutError, which becomes a 504, after the time limit of a request; the work is cancelled."""
+    """Run the work. After the time limit of a request it is cancelled, and TimeoutError becomes a 504."""
 
-    async def in_time() -> Result:
+    async def limited() -> Result:
         async with asyncio.timeout(services.settings.api_timeout_seconds):
             return await services.counted(work)
 
-    return asyncio.run(in_time())
+    return asyncio.run(limited())
 
 
 _OWN_ERRORS = (
@@ -202,7 +204,7 @@ _OWN_ERRORS = (
 
 @contextmanager
 def upstream_errors() -> Generator[None]:
-    """UpstreamError for failures of other systems; all other errors stay as they are."""
+    """Raise failures of external systems as UpstreamError, which becomes a 502. Errors of this system stay."""
     try:
         yield
     except _OWN_ERRORS:

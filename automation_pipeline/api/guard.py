@@ -1,5 +1,5 @@
-"""The route class that applies the table of permissions before a body is read, and hides addresses of
-recordings in what it answers."""
+"""The route class that applies the table of permissions before a body is read, and hides recording
+URLs in responses."""
 
 import json
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Set
@@ -30,8 +30,8 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class GuardedRoute(APIRoute):
-    """Checks credentials, permission and scope before a body is read. It cannot be made without a
-    row in the table of permissions."""
+    """Checks credentials, permission and scope before a body is read. A route without a row in the table
+    of permissions raises an error when it is created."""
 
     def get_route_handler(self) -> Handler:
         handler = super().get_route_handler()
@@ -49,7 +49,7 @@ class GuardedRoute(APIRoute):
             request.state.admit = partial(_admit, request, rule)
             await run_in_threadpool(request.state.admit)
             response = await handler(request)
-            return await run_in_threadpool(without_audio_addresses, response, request, rule)
+            return await run_in_threadpool(without_recording_urls, response, request, rule)
 
         return guarded
 
@@ -71,9 +71,9 @@ def _admit(request: Request, rule: Rule) -> None:
         check_in_reach(rule.entity, request.path_params[rule.entity], reach, services.database)
 
 
-def without_audio_addresses(response: Response, request: Request, rule: Rule) -> Response:
-    """The response without the addresses that its caller may not have. An address that is hidden
-    under its key is hidden in every other text of the document too."""
+def without_recording_urls(response: Response, request: Request, rule: Rule) -> Response:
+    """Remove the recording URLs that the caller may not read. A URL that is removed under its key is
+    replaced in all other texts of the document too."""
     caller, body = cast("Caller", request.state.caller), getattr(response, "body", b"")
     reach = caller.reach(Permission.RECORDINGS, Action.READ)
     if (reach is not None and reach.is_whole) or not any(mark in body for mark in _MARKS):
@@ -81,23 +81,24 @@ def without_audio_addresses(response: Response, request: Request, rule: Rule) ->
     document: object = json.loads(body)
     services: Services = request.app.state.services
     visible: set[str] = set()
-    is_shown_by_path = False
+    # Objects that name no fiche belong to the entity in the path.
+    is_path_visible = False
     if reach is not None:
         fiches = {fiche for one in _objects(document) if (fiche := _own_fiche(one)) is not None}
-        named = request.path_params.get(rule.entity) if rule.entity is not None else None
+        entity_id = request.path_params.get(rule.entity) if rule.entity is not None else None
         with services.database.reading() as session:
             visible = visible_fiches(session, reach, fiches)
-            if rule.entity is not None and named is not None:
-                is_shown_by_path = in_reach(session, rule.entity, str(named), reach)
+            if rule.entity is not None and entity_id is not None:
+                is_path_visible = in_reach(session, rule.entity, str(entity_id), reach)
     hidden: set[str] = set()
-    _blank_addresses(document, visible, hidden, is_shown=is_shown_by_path)
+    _remove_urls(document, visible, hidden, is_visible=is_path_visible)
     response.body = json.dumps(_without_texts(document, hidden), ensure_ascii=False).encode()
     response.headers["content-length"] = str(len(response.body))
     return response
 
 
 def _objects(document: object) -> Iterator[dict[str, object]]:
-    """The objects of a document, at every depth."""
+    """Yield the objects of a document at every depth."""
     if isinstance(document, dict):
         known = cast("dict[str, object]", document)
         yield known
@@ -109,29 +110,32 @@ def _objects(document: object) -> Iterator[dict[str, object]]:
 
 
 def _own_fiche(document: Mapping[str, object]) -> str | None:
-    """A fiche in a sales list names itself by `id` and contains its recordings."""
+    """Return the id of the fiche that an object names, or that it is: a fiche of a sales list has an
+    `id` and its recordings."""
     keys = (*_FICHE_KEYS, "id") if "recordings" in document else _FICHE_KEYS
     return next((str(document[key]) for key in keys if isinstance(document.get(key), str)), None)
 
 
-def _blank_addresses(
-    document: object, visible: Set[str], hidden: set[str], *, is_shown: bool
+def _remove_urls(
+    document: object, visible: Set[str], hidden: set[str], *, is_visible: bool
 ) -> None:
-    """Replaces the addresses of fiches that are not `visible` in place, and collects them."""
+    """Remove the recording URLs of fiches that are not `visible` in place, and add them to `hidden`.
+
+    `is_visible` applies to objects that name no fiche."""
     if isinstance(document, list):
         for one in cast("list[object]", document):
-            _blank_addresses(one, visible, hidden, is_shown=is_shown)
+            _remove_urls(one, visible, hidden, is_visible=is_visible)
     if not isinstance(document, dict):
         return
     known = cast("dict[str, object]", document)
-    # The fiche is named in the object itself, or in the fiche inside it.
+    # The object itself names the fiche, or an object directly inside it does.
     inner = [cast("Mapping[str, object]", one) for one in known.values() if isinstance(one, dict)]
     named = (_own_fiche(one) for one in (known, *inner))
     fiche = next((fiche for fiche in named if fiche is not None), None)
-    is_shown = is_shown if fiche is None else fiche in visible
+    is_visible = is_visible if fiche is None else fiche in visible
     for key, value in known.items():
-        if key not in KEYS or is_shown:
-            _blank_addresses(value, visible, hidden, is_shown=is_shown)
+        if key not in KEYS or is_visible:
+            _remove_urls(value, visible, hidden, is_visible=is_visible)
             continue
         known[key] = None
         if isinstance(value, str) and "://" in value:
@@ -142,8 +146,8 @@ def _without_texts(document: object, hidden: Set[str]) -> object:
     if not hidden:
         return document
     if isinstance(document, str):
-        for address in hidden:
-            document = document.replace(address, HIDDEN)
+        for url in hidden:
+            document = document.replace(url, HIDDEN)
         return document
     if isinstance(document, list):
         return [_without_texts(one, hidden) for one in cast("list[object]", document)]

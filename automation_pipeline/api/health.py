@@ -1,4 +1,4 @@
-"""Health, readiness and the checks of `doctor`; and the endpoints about the process and the caller."""
+"""Health, readiness and the checks of `automation doctor`; endpoints about the process and the caller."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """`required`: the configured system cannot work without it."""
+    """The result of one check. A `required` one must not fail."""
 
     name: str
     state: State
@@ -59,7 +59,7 @@ class Finding:
     required: bool
 
     @property
-    def is_trouble(self) -> bool:
+    def is_problem(self) -> bool:
         return self.required and self.state is State.FAILED
 
 
@@ -69,25 +69,24 @@ ANSWER_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Check:
-    """`look` describes what it found, returns None for what is not configured and so not required
-    either, or raises an AutomationError. `needs` names another check: while that fails, a failure of
-    this one says nothing new."""
+    """`run` returns a description of what works, or None for what is not configured, or raises an
+    AutomationError. If both this check and the one that it `needs` fail, this one counts as skipped."""
 
-    look: Callable[[], str | None]
+    run: Callable[[], str | None]
     required: bool = True
     seconds: float = ANSWER_SECONDS + 5
     needs: str | None = None
 
 
 def findings_of(checks: Mapping[str, Check]) -> tuple[Finding, ...]:
-    """In the order of the checks."""
+    """Run the checks concurrently. Returns the findings in the order of the checks."""
     started = time.monotonic()
     pending: dict[str, Future[str | None]] = {}
     for name, check in checks.items():
         pending[name] = Future()
-        work = (check, pending[name], correlation_id())
-        Thread(target=_work, args=work, daemon=True).start()
-    found = {name: _end(name, check, pending[name], started) for name, check in checks.items()}
+        arguments = (check, pending[name], correlation_id())
+        Thread(target=_run, args=arguments, daemon=True).start()
+    found = {name: _finding(name, check, pending[name], started) for name, check in checks.items()}
     failed = {name for name, finding in found.items() if finding.state is State.FAILED}
     return tuple(
         Finding(
@@ -99,26 +98,26 @@ def findings_of(checks: Mapping[str, Check]) -> tuple[Finding, ...]:
     )
 
 
-def _work(check: Check, found: Future[str | None], request: str | None) -> None:
+def _run(check: Check, result: Future[str | None], request: str | None) -> None:
     try:
         with correlated(request):
-            found.set_result(check.look())
-    except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
-        found.set_exception(error)
+            result.set_result(check.run())
+    except BaseException as error:  # noqa: BLE001  the waiting thread raises it
+        result.set_exception(error)
 
 
-def _end(name: str, check: Check, found: Future[str | None], started: float) -> Finding:
+def _finding(name: str, check: Check, result: Future[str | None], started: float) -> Finding:
     try:
-        detail = found.result(timeout=max(0.0, started + check.seconds - time.monotonic()))
+        detail = result.result(timeout=max(0.0, started + check.seconds - time.monotonic()))
     except TimeoutError:
         return Finding(
             name, State.FAILED, f"did not answer within {check.seconds:g} s", check.required
         )
     except AutomationError as error:
         return Finding(name, State.FAILED, sentence_of(error), check.required)
-    except Exception as error:  # noqa: BLE001  a bug in one check must not hide what the others found
+    except Exception as error:  # noqa: BLE001  a bug in one check must not hide the others
         return Finding(
-            name, State.FAILED, f"could not be looked at ({type(error).__name__})", check.required
+            name, State.FAILED, f"could not be checked ({type(error).__name__})", check.required
         )
     if detail is None:
         return Finding(name, State.NOT_SET, NOT_CONFIGURED, required=False)
@@ -126,7 +125,7 @@ def _end(name: str, check: Check, found: Future[str | None], started: float) -> 
 
 
 SECONDS = 45.0
-GOOD_FOR_SECONDS = 60.0
+CACHE_SECONDS = 60.0
 _COMMAND = [
     sys.executable,
     "-m",
@@ -139,7 +138,8 @@ _COMMAND = [
 
 
 class _Definitions:
-    """Whether Dagster's definitions load. The result is kept for a minute: it takes a process."""
+    """Checks whether Dagster's definitions load. Caches the result for a minute, because the check
+    takes seconds and a process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -147,10 +147,10 @@ class _Definitions:
         self._fault: str | None = None
 
     def check(self) -> None:
-        """PermanentError with the last line of Dagster's output."""
+        """Raises PermanentError with the last line of Dagster's output."""
         with self._lock:
             now = time.monotonic()
-            if self._checked_at is None or now - self._checked_at > GOOD_FOR_SECONDS:
+            if self._checked_at is None or now - self._checked_at > CACHE_SECONDS:
                 self._fault = _definitions_fault()
                 self._checked_at = time.monotonic()
             if self._fault is not None:
@@ -172,22 +172,22 @@ def _definitions_fault() -> str | None:
 _definitions = _Definitions()
 
 
-# The model is configured if there is a key, or another address than this: some servers need no key.
+# The model counts as configured if it has a key or another address than this: some servers need no key.
 OPENAI = "https://api.openai.com/v1"
-# Dagster's daemon beats about every five seconds, and is sometimes busy for longer.
-LONGEST_SILENCE_SECONDS = 60.0
+# Dagster's daemon has a heartbeat about every five seconds, and sometimes later when it is busy.
+MAX_SILENCE_SECONDS = 60.0
 
 
 def examine(services: Services) -> tuple[Finding, ...]:
-    """One finding per system, in the order of repair. It raises nothing, and no text contains a
-    secret."""
+    """Check all systems, in the order in which an operator repairs them. Raises nothing; no detail
+    contains a secret."""
     settings = services.settings
     checks = {
         "database": Check(partial(_database, services)),
         "redis": Check(partial(check_redis, services)),
         "crm": Check(
-            lambda: _ask(
-                _apart(services).crm,
+            lambda: _checked(
+                _separate(services).crm,
                 f"{settings.fiche_api_base_url} answers and accepts the token",
             )
         ),
@@ -195,8 +195,8 @@ def examine(services: Services) -> tuple[Finding, ...]:
             lambda: (
                 None
                 if settings.elevenlabs_api_key is None
-                else _ask(
-                    _apart(services).speech.speech,
+                else _checked(
+                    _separate(services).speech.speech,
                     f"{settings.elevenlabs_base_url} answers and accepts the key",
                 )
             )
@@ -214,8 +214,8 @@ def examine(services: Services) -> tuple[Finding, ...]:
         "access": Check(partial(_access, services), required=False, needs="database"),
     }
     unused = unused_settings(os.environ)
-    words = "; ".join(f"{name} is not used here: {reason}" for name, reason in unused.items())
-    without_effect = Finding("settings", State.FAILED, words, required=False)
+    detail = "; ".join(f"{name} is not used here: {reason}" for name, reason in unused.items())
+    without_effect = Finding("settings", State.FAILED, detail, required=False)
     return (*findings_of(checks), *([without_effect] if unused else []))
 
 
@@ -230,9 +230,9 @@ def check_daemon(services: Services) -> str:
     silence = services.database.read(seconds_since_heartbeat, DAEMON)
     if silence is None:
         raise TransientError("has never ticked: `dagster dev` or `dagster-daemon run` starts it")
-    if silence > LONGEST_SILENCE_SECONDS:
+    if silence > MAX_SILENCE_SECONDS:
         raise TransientError(
-            f"ticked {_length(silence)} ago: nothing begins by itself until it runs again"
+            f"ticked {_duration(silence)} ago: it starts no work until it runs again"
         )
     return f"ticked {max(0, round(silence))} s ago"
 
@@ -250,52 +250,53 @@ def _model(services: Services) -> str | None:
     settings = services.settings
     if settings.llm_api_key is None and settings.llm_base_url == OPENAI:
         return None
-    words = f"{settings.llm_base_url} answers and knows {settings.llm_model}"
-    return _ask(_apart(services).judge.model, words)
+    detail = f"{settings.llm_base_url} answers and has the model {settings.llm_model}"
+    return _checked(_separate(services).judge.model, detail)
 
 
 def _shop(services: Services) -> str | None:
     if services.settings.shop_api_base_url is None:
         return None
-    storefront = _apart(services).storefront
+    storefront = _separate(services).storefront
 
-    async def visit() -> None:
+    async def check() -> None:
         async with storefront.open() as shop:
-            await _asked(shop)
+            await _check(shop)
 
-    asyncio.run(visit())
+    asyncio.run(check())
     return f"{storefront.name} answers and accepts the token"
 
 
 def _registry(services: Services, api: SourceApi) -> str | None:
-    """A registry without configuration is not called."""
     source = services.registry(api)
     if source is None:
         return None
     day = "" if source.calls_a_day is None else f", at most {source.calls_a_day} a day"
     rate = f"{source.rate.limit} calls in {source.rate.period_seconds:g} s{day}"
-    return _ask(source.registry, f"{api} answers and lets us in; {rate}")
+    return _checked(source.registry, f"{api} answers and accepts the credentials; {rate}")
 
 
 def _smtp(services: Services) -> str | None:
     if services.settings.smtp_host is None:
         return None
-    mail = _apart(services).mail
+    mail = _separate(services).mail
     if mail is None:
         raise PermanentError(
             "SMTP_HOST is set, but neither SMTP_FROM nor SMTP_USER: no e-mail has a sender"
         )
     settings = services.settings
-    return _ask(mail, f"{settings.smtp_host}:{settings.smtp_port} answers and lets us in")
+    return _checked(
+        mail, f"{settings.smtp_host}:{settings.smtp_port} answers and accepts the login"
+    )
 
 
 def _pusher(services: Services) -> str | None:
-    realtime = _apart(services).realtime
+    realtime = _separate(services).realtime
     if realtime is None:
         return None
     if services.settings.pusher_dry_run:
         return "PUSHER_DRY_RUN is set: events are written to the log instead"
-    return _ask(realtime, "answers and knows our application")
+    return _checked(realtime, "answers and accepts the credentials")
 
 
 def _dagster(services: Services) -> str:
@@ -304,9 +305,9 @@ def _dagster(services: Services) -> str:
 
 
 def _access(services: Services) -> str | None:
-    """Which credentials the API accepts; None without any."""
+    """Return which credentials the API accepts, or None if it accepts none."""
     settings = services.settings
-    stored = len(services.database.read(list_tokens, good_at=services.clock.now()))
+    stored = len(services.database.read(list_tokens, active_at=services.clock.now()))
     environment, users = len(settings.api_auth_tokens), settings.jwt_access_secret is not None
     if not (stored or environment or users):
         return None
@@ -320,18 +321,18 @@ class _Checkable(Protocol):
     async def check(self) -> None: ...
 
 
-def _apart(services: Services) -> Services:
-    """Separate adapters: the connections of the others belong to another event loop."""
+def _separate(services: Services) -> Services:
+    """Create separate clients, because the connections of existing ones belong to another event loop."""
     return Services(services.settings, services.clock)
 
 
-def _ask(adapter: _Checkable, words: str) -> str:
-    """The words, if the adapter's own check succeeds."""
-    asyncio.run(_asked(adapter))
-    return words
+def _checked(adapter: _Checkable, detail: str) -> str:
+    """Run the client's own check, and return the detail if it succeeds."""
+    asyncio.run(_check(adapter))
+    return detail
 
 
-async def _asked(adapter: _Checkable) -> None:
+async def _check(adapter: _Checkable) -> None:
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             await adapter.check()
@@ -343,46 +344,46 @@ async def _asked(adapter: _Checkable) -> None:
             await close()
 
 
-def _length(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{round(seconds / 60)} min"
     return f"{round(seconds / 3600)} h" if seconds < 172_800 else f"{round(seconds / 86_400)} days"
 
 
 READINESS_SECONDS = 3.0
-REDIS_IS_AWAY = "Redis does not answer, or refuses us"
+REDIS_IS_AWAY = "Redis does not answer, or refuses the connection"
 
 
 def readiness(services: Services) -> tuple[Finding, ...]:
-    """It raises nothing, and its texts are public."""
+    """Check what new work needs. Raises nothing; its details are public."""
 
     def database_answers() -> str:
         services.database.ping()
         return f"{services.database.dialect} answers"
 
-    looks = {
-        "database": partial(_briefly, database_answers),
-        "redis": partial(_briefly, partial(check_redis, services), REDIS_IS_AWAY),
-        "daemon": partial(_briefly, partial(check_daemon, services)),
+    checks = {
+        "database": partial(_with_public_error, database_answers),
+        "redis": partial(_with_public_error, partial(check_redis, services), REDIS_IS_AWAY),
+        "daemon": partial(_with_public_error, partial(check_daemon, services)),
     }
     return findings_of(
         {
-            name: Check(look, required=name != "redis", seconds=READINESS_SECONDS)
-            for name, look in looks.items()
+            name: Check(run, required=name != "redis", seconds=READINESS_SECONDS)
+            for name, run in checks.items()
         }
     )
 
 
-def _briefly(look: Callable[[], str | None], otherwise: str | None = None) -> str | None:
-    """Addresses and users are only logged."""
+def _with_public_error(run: Callable[[], str | None], public: str | None = None) -> str | None:
+    """Replace an error that names an address or a user; the log has the original."""
     try:
-        return look()
+        return run()
     except AutomationError as error:
-        brief = error.outside or otherwise
-        if brief is None:
+        sentence = error.outside or public
+        if sentence is None:
             raise
         log(__name__).warning("Not ready", error=str(error))
-        raise TransientError(brief) from error
+        raise TransientError(sentence) from error
 
 
 class Live(BaseModel):
@@ -390,7 +391,7 @@ class Live(BaseModel):
     timestamp: str
     service: Literal["automation-pipeline"] = "automation-pipeline"
     version: str
-    instance: str = Field(description="Which process answers.", examples=["host-1:4711"])
+    instance: str = Field(description="The process that answers.", examples=["host-1:4711"])
 
 
 class FindingShown(BaseModel):
@@ -406,7 +407,7 @@ class Readiness(BaseModel):
 
 
 class Diagnosis(BaseModel):
-    healthy: bool = Field(description="Nothing that is required has failed.")
+    healthy: bool = Field(description="No required check has failed.")
     checks: list[FindingShown]
 
 
@@ -429,27 +430,27 @@ router = APIRouter(route_class=GuardedRoute, tags=["health"])
 
 @router.get("/health", response_model=Live)
 async def live(request: Request, services: TheServices) -> Response:
-    """The process answers."""
-    about = {
+    """Whether the process answers."""
+    document = {
         "status": "ok",
         "timestamp": iso(services.clock.now()),
         "service": "automation-pipeline",
         "version": str(request.app.version),
         "instance": f"{socket.gethostname()}:{os.getpid()}",
     }
-    return JSONResponse(about)
+    return JSONResponse(document)
 
 
 @router.get(
     "/health/ready",
     response_model=Readiness,
-    responses={503: {"model": Readiness, "description": "Something that is needed is away"}},
+    responses={503: {"model": Readiness, "description": "A required system is unavailable"}},
 )
 def ready(services: TheServices) -> Response:
-    """Work that is asked for now would be done: the database, Redis if it is configured, and
-    Dagster's daemon."""
+    """Whether new work would start: checks the database, Redis if it is configured, and Dagster's
+    daemon."""
     found = readiness(services)
-    is_ready = not any(finding.is_trouble for finding in found)
+    is_ready = not any(finding.is_problem for finding in found)
     document = {
         "status": "ready" if is_ready else "not ready",
         "checks": [vars(one) for one in found],
@@ -473,7 +474,7 @@ def diagnostic(services: TheServices) -> Response:
     found = examine(services)
     return answer(
         {
-            "healthy": not any(finding.is_trouble for finding in found),
+            "healthy": not any(finding.is_problem for finding in found),
             "checks": [vars(one) for one in found],
         }
     )

@@ -1,4 +1,4 @@
-"""Idempotency keys: a repeated request gets the first answer."""
+"""Idempotency keys: a repeated request gets the response of the first one."""
 
 import hashlib
 from collections.abc import Callable
@@ -21,15 +21,16 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="Under one key the work is done once; asking again answers the same. Kept for 7 days.",
+        description="A repeated request with the same key gets the same response, without repeated work. "
+        "Keys are kept for 7 days.",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class Idempotent:
-    """`once(work)` returns the response of `work`. The work and its response are stored in one
-    transaction. Without a key the work is simply done."""
+    """Calls `work` at most once per key. The work and its response are stored in one transaction.
+    Without a key, each call does the work."""
 
     caller: str
     key: str | None
@@ -41,36 +42,29 @@ class Idempotent:
             return work()
         fingerprint = hashlib.sha256(self.request).hexdigest()
         with self.services.database.as_one() as session:
-            before = claim_key(session, self.caller, self.key, fingerprint)
-            if before is None:
-                made = work()
-                text = bytes(made.body).decode()
-                keep_answer(
-                    session, self.caller, self.key, Answered(fingerprint, made.status_code, text)
-                )
-                return made
-        if before.fingerprint != fingerprint:
+            stored = claim_key(session, self.caller, self.key, fingerprint)
+            if stored is None:
+                response = work()
+                text = bytes(response.body).decode()
+                answer = Answered(fingerprint, response.status_code, text)
+                keep_answer(session, self.caller, self.key, answer)
+                return response
+        if stored.fingerprint != fingerprint:
             raise ConflictError("The Idempotency-Key was used for another request before")
         return Response(
-            before.answer,
-            before.status,
+            stored.answer,
+            stored.status,
             headers={"Idempotent-Replay": "true"},
             media_type="application/json",
         )
 
 
 async def get_idempotent(request: Request, idempotency_key: IdempotencyKey = None) -> Idempotent:
-    services, caller = (
-        cast("Services", request.app.state.services),
-        cast("Caller", request.state.caller),
-    )
-    result = [
-        request.method.encode(),
-        request.url.path.encode(),
-        request.url.query.encode(),
-        await request.body(),
-    ]
-    return Idempotent(caller.id, idempotency_key, b"\0".join(result), services)
+    services = cast("Services", request.app.state.services)
+    caller = cast("Caller", request.state.caller)
+    url = request.url
+    parts = [request.method.encode(), url.path.encode(), url.query.encode(), await request.body()]
+    return Idempotent(caller.id, idempotency_key, b"\0".join(parts), services)
 
 
 OncePerKey = Annotated[Idempotent, Depends(get_idempotent)]

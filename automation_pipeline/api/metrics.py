@@ -1,4 +1,4 @@
-"""Metrics for Prometheus."""
+"""The metrics page for Prometheus. docs/operations.md describes the metrics."""
 
 import re
 from collections import Counter
@@ -68,50 +68,50 @@ from automation_pipeline.transcription.queries.runs import waiting_tasks
 
 Name = TypeVar("Name", bound=str)
 
-# What processes count while they work (see `storage.monitoring`), with the description of each.
+# The counters that processes add to the database while they work, with their descriptions.
 COUNTERS = {
-    "provider_calls_total": "Calls of providers by the status that they answered",
-    "limiter_waits_total": "Calls that waited for a place under a provider's cap",
-    "limiter_wait_seconds_total": "How long calls waited for a place under a provider's cap",
-    "provider_call_seconds_total": "How long calls of providers took",
-    "phase_seconds_total": "How long runs were in each phase",
-    "phases_total": "Phases that runs have been through",
-    "rules_apply_count_total": "Starts and retries of applying runs",
-    "rules_rollback_count_total": "Prices that were taken back",
-    "rules_429_count_total": "Calls that the shop refused for coming too fast",
-    "rules_target_retries_total": "Targets that were tried again, by the worker itself or by hand",
-    "rules_illegal_moves_total": "Changes of state that were asked for and are not allowed",
-    FIRES: "Due times of schedules that were decided upon, by outcome and why they were left out",
-    RETRIES: "Attempts of jobs that are tried again",
+    "provider_calls_total": "Calls of providers by the status of the response",
+    "limiter_waits_total": "Calls that waited because of a provider's limit",
+    "limiter_wait_seconds_total": "Time that calls waited because of a provider's limit",
+    "provider_call_seconds_total": "Total duration of calls of providers",
+    "phase_seconds_total": "Time that runs spent in each phase",
+    "phases_total": "Phases that runs have completed",
+    "rules_apply_count_total": "Pricing runs that started to apply prices, retries included",
+    "rules_rollback_count_total": "Prices that were rolled back",
+    "rules_429_count_total": "Calls that the shop refused because of its rate limit",
+    "rules_target_retries_total": "Retries of targets, automatic or manual",
+    "rules_illegal_moves_total": "Forbidden state transitions that were refused",
+    FIRES: "Due times with a decision, by outcome and reason",
+    RETRIES: "Attempts of jobs that are retried",
     STALE_RUNS: "Attempts of jobs that ended because their heartbeat stopped",
-    ENDED_RUNS: "Runs of jobs that have ended for good",
-    CALLS: "What sources came to in enrichments, after their retries",
+    ENDED_RUNS: "Job runs with a final result",
+    CALLS: "Results of sources in enrichments, after their retries",
     ENDED_JOBS: "Enrichments that have ended",
-    RATE_LIMITED: "Calls that a source refused for coming too fast",
+    RATE_LIMITED: "Calls that a source refused because of its rate limit",
     REQUESTS: "Requests for a company, by outcome",
-    LOST_LEASES: "Workers of enrichments that were lost, and asked for again",
+    LOST_LEASES: "Workers of enrichments that were lost and replaced",
 }
 HISTOGRAMS = {
-    APPLY_MS: "How long runs took to be applied, until their first end",
-    QUEUE_MS: "How long runs that have ended had waited in the queue",
-    FIRE_LATENCY_MS: "From when jobs were due until they were dispatched",
-    RUN_DURATION_MS: "How long attempts of jobs took",
-    DURATION_MS: "How long enrichments took, from their first worker to their end",
-    LATENCY_MS: "How long sources took to answer, with their retries",
+    APPLY_MS: "Duration of pricing runs from start to first end",
+    QUEUE_MS: "Time of ended pricing runs in the queue",
+    FIRE_LATENCY_MS: "Time from the due time of a job until its dispatch",
+    RUN_DURATION_MS: "Duration of attempts of jobs",
+    DURATION_MS: "Duration of enrichments from the first worker to the end",
+    LATENCY_MS: "Duration of calls of sources, retries included",
 }
 _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 
 
 def exposition(services: Services) -> bytes:
-    """The page that Prometheus reads. It is public: it names no organisation."""
+    """Return the metrics page. It is public, so it names no organisation."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Rows(services))
     return generate_latest(registry)
 
 
 class _Rows(Collector):
-    """Metrics that are counted from the database, and so include all processes."""
+    """Reads all metrics from the database, where all processes count."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -145,11 +145,11 @@ def _by(label: str, name: str, description: str, values: Mapping[Name, float]) -
 
 def _automation(session: Session) -> Iterator[Metric]:
     counts, outbox = count_runs(session), outbox_status(session)
-    yield _by("status", "automation_runs", "Runs that are stored, by status", counts.runs)
-    yield _by("outcome", "automation_fiches", "Fiches of ended runs, by outcome", counts.fiches)
+    yield _by("status", "automation_runs", "Stored runs by status", counts.runs)
+    yield _by("outcome", "automation_fiches", "Fiches of ended runs by outcome", counts.fiches)
     yield _single(
         "automation_notifications_failed",
-        "Messages about runs that were not delivered",
+        "Messages about runs that could not be delivered",
         failed_notifications(session),
     )
     depths = {
@@ -157,19 +157,21 @@ def _automation(session: Session) -> Iterator[Metric]:
         "transcription_tasks": waiting_tasks(session),
         "audits": unfinished_audits(session),
     }
-    yield _by("queue", "automation_queue_depth", "What waits, or is unfinished, by queue", depths)
-    yield _single("automation_outbox_waiting", "Events that wait to leave", outbox.waiting)
+    yield _by("queue", "automation_queue_depth", "Waiting or unfinished work by queue", depths)
+    yield _single("automation_outbox_waiting", "Events that are not published yet", outbox.waiting)
     yield _single(
-        "automation_outbox_parked", "Events that were given up and need an operator", outbox.parked
+        "automation_outbox_parked", "Events that failed and wait for an operator", outbox.parked
     )
     yield _single(
-        "automation_outbox_lag_seconds", "Age of the oldest event that waits", outbox.lag_seconds
+        "automation_outbox_lag_seconds",
+        "Age of the oldest event that is not published",
+        outbox.lag_seconds,
     )
     silence = seconds_since_heartbeat(session, DAEMON)
     if silence is not None:
         yield _single(
             "automation_daemon_silence_seconds",
-            "Since Dagster's daemon last ticked",
+            "Time since Dagster's daemon last ticked",
             max(0.0, silence),
         )
 
@@ -178,7 +180,7 @@ def _pricing(session: Session, now: datetime) -> Iterator[Metric]:
     blocked, healths = blocked_variants(session), health_of_projects(session, now)
     kept_out = CounterMetricFamily(
         "rules_guardrail_blocked_total",
-        "Variants that guardrails kept out of runs",
+        "Variants that guardrails blocked",
         labels=["project"],
     )
     for project, count in blocked.items():
@@ -190,7 +192,7 @@ def _pricing(session: Session, now: datetime) -> Iterator[Metric]:
     yield _by(
         "project",
         "rules_apply_success_rate",
-        "Applied share of the targets of runs that ended within the hour",
+        "Applied share of the targets of runs that ended within the last hour",
         {project: float(rate) for project, rate in rates.items() if rate is not None},
     )
     letters = {project: health.dead_letters for project, health in healths.items()}
@@ -209,7 +211,7 @@ def _pricing(session: Session, now: datetime) -> Iterator[Metric]:
     )
     states = GaugeMetricFamily(
         "rules_circuit_state",
-        "1 for the state that a shop's circuit is in",
+        "1 for the current state of a shop's circuit",
         labels=["shop", "state"],
     )
     for shop, known in circuits(session).items():
@@ -218,25 +220,23 @@ def _pricing(session: Session, now: datetime) -> Iterator[Metric]:
     yield states
     yield _single(
         "rules_queue_age_seconds",
-        "Since the oldest queued run was queued",
+        "Time since the oldest queued run was queued",
         queue_age_seconds(session, now),
     )
 
 
 def _org_jobs(session: Session, now: datetime) -> Iterator[Metric]:
     due, states = due_schedules(session, now), schedules_by_state(session)
-    yield _single(
-        "schedules_due_backlog", "Schedules that are due and were not decided upon yet", due.count
-    )
+    yield _single("schedules_due_backlog", "Due schedules without a decision yet", due.count)
     yield _single(
         "schedules_oldest_due_age_seconds",
-        "Since the oldest of those is due; 0: there is none",
+        "Age of the oldest of them; 0 if there is none",
         due.age_seconds,
     )
     yield _by(
         "state",
         "schedules_state",
-        "Schedules by their state",
+        "Schedules by state",
         {state: states.get(state, 0) for state in ScheduleState},
     )
     waiting = Counter[str](dict.fromkeys(Performer, 0))
@@ -253,10 +253,10 @@ def _org_jobs(session: Session, now: datetime) -> Iterator[Metric]:
     )
     yield _single(
         "org_jobs_queue_depth_max",
-        "The same of the organisation that has most of them",
+        "The same for the organisation with the longest queue",
         max(queues.values(), default=0),
     )
-    yield _single("org_jobs_running", "Runs of jobs at work", running)
+    yield _single("org_jobs_running", "Job runs in progress", running)
 
 
 def _enrichment(session: Session, now: datetime) -> Iterator[Metric]:
@@ -269,13 +269,13 @@ def _enrichment(session: Session, now: datetime) -> Iterator[Metric]:
     )
     yield _single(
         "enrichment_stale_backlog",
-        "Expired snapshots without a refresh under way",
+        "Expired snapshots without an open refresh",
         stale_backlog(session),
     )
     yield _by(
         "source",
         "enrichment_source_resting",
-        "1 for a source that is left alone for a while",
+        "1 for a source that is not called for a while",
         {one.source: int(one.is_resting(now)) for one in sources},
     )
     yield _by(
@@ -287,7 +287,7 @@ def _enrichment(session: Session, now: datetime) -> Iterator[Metric]:
 
 
 def _counters(counted: Iterable[MetricValue]) -> Iterator[Metric]:
-    """The counters of all processes, except those of histograms."""
+    """Yield the counters, except those of histograms."""
     of_histograms = {
         measure(name) for name in HISTOGRAMS for measure in (bucket_metric, sum_metric)
     }
@@ -307,8 +307,8 @@ def _counters(counted: Iterable[MetricValue]) -> Iterator[Metric]:
 
 
 def _histograms(counted: Iterable[MetricValue]) -> Iterator[Metric]:
-    """Each process counts a duration in one bucket; Prometheus wants how many are at most each
-    bound."""
+    """Yield the histograms. The database counts each duration in one bucket; Prometheus expects
+    cumulative counts."""
     values = {(one.name, one.labels): one.value for one in counted}
     for name, description in HISTOGRAMS.items():
         counts = accumulate(
@@ -320,9 +320,9 @@ def _histograms(counted: Iterable[MetricValue]) -> Iterator[Metric]:
         yield family
 
 
-def labels_of(written: str) -> Mapping[str, str]:
-    """Of `provider="crm",status="200"`, as Prometheus writes them."""
+def labels_of(text: str) -> Mapping[str, str]:
+    """Parse labels in Prometheus' format: `provider="crm",status="200"`."""
     return {
         name: _ESCAPED.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], value)
-        for name, value in _LABEL.findall(written)
+        for name, value in _LABEL.findall(text)
     }

@@ -1,5 +1,5 @@
-"""Wraps every request: its id, a log line, a limit on its body and a time limit, which streams do
-not have."""
+"""Middleware of every request: an id, a log line, a limit on its body, and a time limit except for
+event streams."""
 
 import asyncio
 import time
@@ -24,14 +24,14 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.logs import correlated, correlation_id, log, usable_id
 
 REQUEST_ID = "X-Request-Id"
-# A logged request id: the client may choose it.
+# Longer paths are cut in the log.
 LONGEST_PATH = 300
 
 
 class RequestMiddleware:
-    def __init__(self, app: ASGIApp, *, most_bytes: int, seconds: float) -> None:
+    def __init__(self, app: ASGIApp, *, max_bytes: int, seconds: float) -> None:
         self._app = app
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,7 +46,7 @@ class RequestMiddleware:
             v1_error_format(path, request_id),
         ):
             await _Exchange(scope, receive, send, request_id).run(
-                self._app, headers, self._most_bytes, self._seconds
+                self._app, headers, self._max_bytes, self._seconds
             )
 
 
@@ -58,29 +58,29 @@ class _Exchange:
         self._status: int | None = None
         self._deadline: asyncio.Timeout | None = None
 
-    async def run(self, app: ASGIApp, headers: Headers, most_bytes: int, seconds: float) -> None:
+    async def run(self, app: ASGIApp, headers: Headers, max_bytes: int, seconds: float) -> None:
         started = time.monotonic()
         try:
             async with asyncio.timeout(seconds) as self._deadline:
                 is_import = self._scope["path"].endswith(IMPORT_SUFFIX)
-                most = most_bytes * IMPORT_FACTOR if is_import else most_bytes
-                _check_framing(headers, most)
+                body_limit = max_bytes * IMPORT_FACTOR if is_import else max_bytes
+                _check_length(headers, body_limit)
                 if "\0" in self._scope["path"] or b"%00" in self._scope["query_string"]:
                     raise InvalidInputError(
                         "Invalid request", (("address", "must not hold the character NUL"),)
                     )
-                await app(self._scope, limited(self._receive, most), self._answer)
+                await app(self._scope, limited(self._receive, body_limit), self._answer)
         except AmbiguousLengthError as error:
             answer = answer_for(error)
             answer.headers["Connection"] = "close"
-            await self._instead(answer)
+            await self._send_error(answer)
         except (TooBigError, InvalidInputError) as error:
-            await self._instead(answer_for(error))
+            await self._send_error(answer_for(error))
         except TimeoutError:
-            await self._instead(refusal(504, "TIMEOUT", "The answer took too long"))
-        except Exception as error:  # noqa: BLE001  a bug: the client gets a sentence, the log the rest
+            await self._send_error(refusal(504, "TIMEOUT", "The answer took too long"))
+        except Exception as error:  # noqa: BLE001  a bug: the client gets a general message, the log gets the traceback
             log(__name__).error("A request failed by a bug", exc_info=error)
-            await self._instead(refusal(500, "INTERNAL_ERROR", BUG))
+            await self._send_error(refusal(500, "INTERNAL_ERROR", BUG))
         finally:
             milliseconds = round((time.monotonic() - started) * 1000, 1)
             about = {
@@ -105,17 +105,17 @@ class _Exchange:
                 self._deadline.reschedule(None)
         await self._send(message)
 
-    async def _instead(self, answer: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
-        """Does nothing if the response has started."""
+    async def _send_error(self, answer: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+        """Send an error response, unless the response has started."""
         if self._status is None:
             await answer(self._scope, self._receive, self._answer)
 
 
-def _check_framing(headers: Headers, most_bytes: int) -> None:
-    """Two servers in a row may read a request with two lengths differently, and one could hide
-    another request in it."""
+def _check_length(headers: Headers, max_bytes: int) -> None:
+    """Refuse a request with two lengths, in which a caller could hide a second request from a proxy
+    (request smuggling), and one that announces a body beyond the limit."""
     length = headers.get("content-length", "")
     if "transfer-encoding" in headers and "content-length" in headers:
         raise AmbiguousLengthError("Transfer-Encoding and Content-Length must not be sent together")
-    if length.isdigit() and int(length) > most_bytes:
-        raise too_big(most_bytes)
+    if length.isdigit() and int(length) > max_bytes:
+        raise too_big(max_bytes)

@@ -22,7 +22,7 @@ SCHEMES = {
         "description": "A machine token.",
     },
 }
-# For `openapi_extra` of endpoints that read an empty parameter as one that is not given.
+# For `openapi_extra` of endpoints that treat an empty parameter as missing.
 EMPTY_IS_NOT_GIVEN = {"x-empty-parameters": "not given"}
 _PACKAGE = "automation_pipeline__"
 _UNUSED, _UNUSED_DESCRIPTION = {"HTTPValidationError", "ValidationError"}, "Validation Error"
@@ -31,8 +31,8 @@ Node = dict[str, Any]
 
 
 def document(app: FastAPI) -> Node:
-    """With the parts of bodies as components, the refusals of this API, and the permission of each
-    operation."""
+    """Build the OpenAPI document. It has the schemas of bodies as components, the error responses of
+    this API, and the permission of each operation."""
     made = get_openapi(
         title=app.title,
         version=app.version,
@@ -63,22 +63,22 @@ def document(app: FastAPI) -> Node:
         for content in operation.get("requestBody", {}).get("content", {}).values():
             schemas.update(content["schema"].pop("$defs", {}))
     components["securitySchemes"] = SCHEMES
-    app.openapi_schema = _named_apart(made)
+    app.openapi_schema = _with_unique_names(made)
     return app.openapi_schema
 
 
-def _named_apart(made: Node) -> Node:
-    """Parts with the same name in several packages are named after them: `PricingRunState`,
+def _with_unique_names(made: Node) -> Node:
+    """Rename schemas that have the same name in several packages: `PricingRunState`,
     `OrgJobsRunState`."""
     names: dict[str, str] = {}
     for name in made["components"]["schemas"]:
-        if name.startswith(_PACKAGE):  # named by its whole module
+        if name.startswith(_PACKAGE):  # FastAPI adds the whole module to ambiguous names
             package, *_, own = name.removeprefix(_PACKAGE).split("__")
             names[name] = "".join(word.capitalize() for word in package.split("_")) + own
     text = json.dumps(made)
-    for name, apart in names.items():
-        text = text.replace(f'"{name}"', f'"{apart}"').replace(f'/{name}"', f'/{apart}"')
+    for name, unique in names.items():
+        text = text.replace(f'"{name}"', f'"{unique}"').replace(f'/{name}"', f'/{unique}"')
     document: Node = json.loads(text)
-    for apart in names.values():
-        document["components"]["schemas"][apart]["title"] = apart
+    for unique in names.values():
+        document["components"]["schemas"][unique]["title"] = unique
     return document

@@ -18,7 +18,7 @@ from automation_pipeline.org_jobs.rules.schedules import MOST_RUNS
 from automation_pipeline.storage.database import Database
 
 
-# Async, because a plain function would wait for a free thread, and `/health` must not.
+# Async, because FastAPI runs a plain function in a thread, and `/health` must not wait for a free one.
 async def get_services(request: Request) -> Services:
     return cast("Services", request.app.state.services)
 
@@ -43,7 +43,7 @@ TheReach = Annotated[Reach, Depends(get_reach)]
 
 
 class Context(TypedDict):
-    """The arguments of every use case that makes a change on behalf of a caller."""
+    """The arguments of use cases that record the caller."""
 
     database: Database
     clock: Clock
@@ -56,18 +56,18 @@ async def get_context(caller: TheCaller, services: TheServices) -> Context:
 
 TheContext = Annotated[Context, Depends(get_context)]
 
-# Ids in paths are written one way: scopes are checked by the same words. Anything else is a 400
-# that says so.
+# An id in a path has one spelling, so that the scope check and the endpoint cannot read it differently.
+# Any other spelling is a 400.
 ID = re.compile(r"[1-9][0-9]{0,18}")
 NO_ID = "must be a whole number from 1, in digits alone"
 
 
-def matching(pattern: str, complaint: str) -> BeforeValidator:
-    """Checks a text before its model does, with a complaint that is easier to read."""
+def matching(pattern: str, message: str) -> BeforeValidator:
+    """Check a text with a message that is easier to read than the model's own."""
 
     def check(given: object) -> object:
         if isinstance(given, str) and not re.fullmatch(pattern, given):
-            raise ValueError(complaint)
+            raise ValueError(message)
         return given
 
     return BeforeValidator(check)
@@ -80,8 +80,8 @@ FicheInPath = Annotated[
     str,
     Path(pattern=r"^[0-9]{1,32}$", examples=["1900417"], description="The fiche's id in the CRM."),
 ]
-Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
-Offset = Annotated[int, Query(ge=0, le=1_000_000_000, description="Leave out the first so many.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="The maximum number of entries.")]
+Offset = Annotated[int, Query(ge=0, le=1_000_000_000, description="The number of entries to skip.")]
 
 
 class Pagination(BaseModel):
@@ -95,7 +95,7 @@ class Pagination(BaseModel):
 
 
 def pagination(total: int, limit: int, offset: int) -> dict[str, int | bool]:
-    """Pages count from 1, also in an empty list."""
+    """Pages are numbered from 1. An empty list has one page."""
     pages = max(1, -(-total // limit))
     return {
         "total": total,
@@ -108,9 +108,9 @@ def pagination(total: int, limit: int, offset: int) -> dict[str, int | bool]:
     }
 
 
-def query_parameters(model: type[BaseModel]) -> dict[str, Any]:  # Any: a piece of the document
-    """For `openapi_extra`: the fields of the model are query parameters. An empty one counts as
-    missing."""
+def query_parameters(model: type[BaseModel]) -> dict[str, Any]:  # Any: JSON
+    """Describe the fields of a model as query parameters, for `openapi_extra`. The endpoint treats an
+    empty parameter as missing."""
     schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
     required: list[str] = schema.get("required", [])
     return {
@@ -127,12 +127,12 @@ def query_parameters(model: type[BaseModel]) -> dict[str, Any]:  # Any: a piece 
     }
 
 
-# A pattern in addition to the format would leave generators of test values too few values.
+# Without a pattern: schemathesis generates too few values for a schema with both.
 _SCHEMA = {"type": "string", "format": "date"}
 
 
 def day_parameters(**described: str) -> dict[str, Any]:  # Any: JSON
-    """For `openapi_extra`: required query parameters that are days."""
+    """Describe required query parameters that are days, for `openapi_extra`."""
     return {
         "parameters": [
             {
@@ -160,7 +160,7 @@ def _org_name(given: object) -> object:
 
 
 def _zoned(instant: datetime) -> datetime:
-    """UTC without a time zone."""
+    """Return the instant in UTC, which is also the default time zone."""
     if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
         raise ValueError(f"must lie in the years {_FIRST_YEAR} to {_LAST_YEAR}")
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
@@ -182,7 +182,7 @@ TargetOrg = Annotated[
     _OrgName | None,
     Query(
         alias="org",
-        description="The organisation that it is made for. A token of an organisation needs no word.",
+        description="The organisation of the new object. Tokens of an organisation may omit it.",
         examples=["acme"],
     ),
 ]
@@ -201,10 +201,10 @@ HostFilter = Annotated[
 ]
 NameFilter = Annotated[str | None, Query(max_length=200, description="Part of the name.")]
 AfterId = Annotated[
-    int, Query(ge=0, le=LARGEST_ID, description="Only what follows the entry of this id.")
+    int, Query(ge=0, le=LARGEST_ID, description="Only entries after the one with this id.")
 ]
 OccurrenceCount = Annotated[
-    int, Query(alias="count", ge=1, le=MOST_RUNS, description="So many coming times.")
+    int, Query(alias="count", ge=1, le=MOST_RUNS, description="The number of times to list.")
 ]
 After = Annotated[
     Annotated[datetime, AfterValidator(_zoned)] | None,
@@ -213,5 +213,5 @@ After = Annotated[
     ),
 ]
 NewestFirst = Annotated[
-    bool, Query(description="Newest first; `after` is then what comes before, in time.")
+    bool, Query(description="List the newest entries first. `after` then selects older entries.")
 ]

@@ -1,4 +1,4 @@
-"""The table of permissions: a route without a row cannot be made."""
+"""The table of permissions. A route without a row raises an error when it is created."""
 
 import re
 from collections import defaultdict
@@ -12,7 +12,7 @@ from automation_pipeline.core.access import Action, Permission
 
 
 class Entity(StrEnum):
-    """What a path names. It is a 404 if it is out of the caller's reach, before the endpoint runs."""
+    """The entity that a path names. If it is out of the caller's reach, the guard answers 404."""
 
     FICHE = "fiche_id"
     AUDIT = "audit_id"
@@ -22,10 +22,12 @@ class Entity(StrEnum):
 
 
 class ScopeCheck(StrEnum):
-    """How the scope is kept. BY_PATH: the entity in the path is checked. BY_QUERY: only what is in
-    reach is listed. BY_BODY: what the body or the query names must be in reach. BY_ORGANISATION:
-    callers of an organisation see only that one, all others need the scope ALL. NOTHING: the data
-    belongs to no fiche."""
+    """How a route applies the caller's scope.
+
+    BY_PATH: the guard checks the entity in the path. BY_QUERY: the list contains only what is in
+    reach. BY_BODY: what the body or the query names must be in reach. BY_ORGANISATION: callers of an
+    organisation reach only that one; other callers need the scope ALL. NOTHING: the data belongs to
+    no fiche."""
 
     BY_PATH = "path"
     BY_QUERY = "query"
@@ -36,8 +38,8 @@ class ScopeCheck(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """Without a permission any valid credentials are enough; a public route needs none. `own` is
-    what callers of an organisation need instead of the permission."""
+    """Without a `permission`, a route needs valid credentials only; a `public` one needs none. Callers
+    of an organisation need the permission `own` instead, if there is one."""
 
     permission: Permission | None
     action: Action = Action.READ
@@ -57,7 +59,7 @@ def _org(permission: Permission, action: Action, *, own: Permission | None = Non
 
 ORG_RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
     {
-        # Organisations, and what they have
+        # Organisations, their hosts, servers, schedules and jobs
         ("GET", "/api/organisations"): _org(P.ORGANISATIONS, READ, own=P.ORG_JOBS),
         ("POST", "/api/organisations"): _org(P.ORGANISATIONS, WRITE),
         ("GET", "/api/organisations/{org_id}"): _org(P.ORGANISATIONS, READ, own=P.ORG_JOBS),
@@ -249,15 +251,14 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("DELETE", "/api/audit-configs/steps/{step_id}"): Rule(P.AUDIT_CONFIGS, WRITE),
         ("GET", "/api/audit-configs/{config_id}/validate"): Rule(P.AUDIT_CONFIGS),
         ("GET", "/api/audit-configs/{config_id}/stats"): Rule(P.AUDIT_CONFIGS),
-        # Realtime: the channel named in the body is checked by what it is about.
+        # Realtime. Access to a channel depends on its subject.
         ("POST", "/api/realtime/pusher/auth"): _body(P.REALTIME, READ),
         ("POST", "/api/realtime/pusher/test"): Rule(P.ADMIN_PERMISSIONS, WRITE),
-        # What became of what was asked for
+        # The status of requests
         ("GET", "/api/requests/transcriptions"): _query(P.TRANSCRIPTIONS),
         ("GET", "/api/requests/audits"): _query(P.AUDITS),
         ("GET", "/api/requests/reruns"): _query(P.AUDITS),
-        # Prices belong to no fiche. A preview and a look at the shop are POSTs that change no
-        # price.
+        # Prices belong to no fiche. The POSTs `preview` and `reconcile` change no price.
         ("GET", "/api/pricing/rules"): Rule(P.PRICING),
         ("POST", "/api/pricing/rules"): Rule(P.PRICING, WRITE),
         ("GET", "/api/pricing/rules/{rule_id}"): Rule(P.PRICING),
@@ -291,7 +292,7 @@ RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
         ("POST", "/api/pricing/shop/resume"): Rule(P.PRICING_RUNS, WRITE),
         ("GET", "/api/pricing/alerts"): Rule(P.PRICING),
         ("GET", "/api/pricing/price-changes"): Rule(P.PRICING),
-        # Companies, by a contract of their own: requests are kept apart by tenant.
+        # Companies. A tenant sees only its own requests.
         ("POST", "/v1/requests"): Rule(P.ENRICHMENT, WRITE),
         ("GET", "/v1/requests"): Rule(P.ENRICHMENT),
         ("GET", "/v1/requests/{request_id}"): Rule(P.ENRICHMENT),
@@ -317,31 +318,30 @@ def rule_of(method: str, path: str) -> Rule:
     try:
         return RULES[method, path]
     except KeyError:
-        raise UnruledRouteError(f"{method} {path} has no rule in api/rules.py") from None
+        raise UnruledRouteError(f"{method} {path} has no rule in api/permissions.py") from None
 
 
 def allowed_methods(path: str) -> tuple[str, ...]:
-    """The methods of a path. A literal path takes precedence over one with a parameter; an
+    """Return the methods of a path. A fixed path takes precedence over one with a parameter. An
     unknown path has none."""
-    written, patterns = _paths()
-    if path in written:
-        return written[path]
+    fixed, patterns = _paths()
+    if path in fixed:
+        return fixed[path]
     return next((methods for pattern, methods in patterns if pattern.fullmatch(path)), ())
 
 
 def is_shadowed(path: str, method: str) -> bool:
-    """The path is fixed for other methods, or is an action such as
-    `/v1/requests/{request_id}:refresh-company`: a route with a parameter in its place must not
-    answer it."""
-    written, patterns = _paths()
-    if path in written:
-        return method not in written[path]
-    deeds = (
+    """Whether only other methods have this fixed path, or this action such as
+    `/v1/requests/{request_id}:refresh-company`. A route with a parameter must not answer it."""
+    fixed, patterns = _paths()
+    if path in fixed:
+        return method not in fixed[path]
+    actions = (
         methods
         for pattern, methods in patterns
         if ":" in pattern.pattern and pattern.fullmatch(path)
     )
-    return method not in next(deeds, (method,))
+    return method not in next(actions, (method,))
 
 
 @cache
@@ -351,8 +351,9 @@ def _paths() -> tuple[
     methods: dict[str, list[str]] = defaultdict(list)
     for method, path in RULES:
         methods[path].append(method)
-    known = {path: tuple(sorted(of_it)) for path, of_it in methods.items()}
-    written = {path: of_it for path, of_it in known.items() if "{" not in path}
-    in_part = sorted((path for path in known if "{" in path), key=lambda path: ":" not in path)
-    patterns = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), known[path]) for path in in_part]
-    return written, tuple(patterns)
+    known = {path: tuple(sorted(names)) for path, names in methods.items()}
+    fixed = {path: names for path, names in known.items() if "{" not in path}
+    # Actions first: the pattern of the path without the action would match them too.
+    variable = sorted((path for path in known if "{" in path), key=lambda path: ":" not in path)
+    patterns = [(re.compile(re.sub(r"\{\w+\}", "[^/]+", path)), known[path]) for path in variable]
+    return fixed, tuple(patterns)

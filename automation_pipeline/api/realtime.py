@@ -1,4 +1,4 @@
-"""Pusher's authentication and the event stream."""
+"""Authorisation of Pusher channels, and event streams."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ from automation_pipeline.storage.outbox import (
 POLL_SECONDS = 0.5
 # Proxies close connections that are silent for long.
 KEEP_ALIVE_SECONDS = 15.0
-# How long a stream outlives the revocation of its token or a narrower scope.
+# A stream checks the caller's access again after this time.
 ADMITTED_SECONDS = 10.0
 PAGE = 200
 RECONNECT_MILLISECONDS = 2000
@@ -55,9 +55,11 @@ LastEventId = Annotated[
 
 @dataclass(frozen=True)
 class Source:
-    """`after` returns what follows an event, oldest first. `is_over`: nothing will follow. `admit`
-    raises an AutomationError once the caller loses access. `shows` says which of the events the
-    caller may see."""
+    """The events of a stream.
+
+    `after` returns the events after a bookmark, oldest first. `is_over` returns whether no event will
+    follow. `admit` raises an AutomationError once the caller has lost access. `shows` selects the
+    events that the caller may see."""
 
     after: Callable[[Session, Bookmark, int], Sequence[StreamedEvent]]
     is_over: Callable[[Session], bool]
@@ -72,7 +74,7 @@ class Source:
         return True
 
     def page(self, session: Session, after: Bookmark) -> tuple[Sequence[StreamedEvent], bool]:
-        """The next events, and whether the source is over, both read in one transaction."""
+        """Return the next events, and whether the stream is over, both read in one transaction."""
         over = self.is_over(session)
         return self.after(session, after, PAGE), over
 
@@ -80,7 +82,7 @@ class Source:
 async def stream(
     source: Source, database: Database, after: Bookmark, stopping: asyncio.Event
 ) -> Response:
-    """204 when no event is left, which makes a browser stop reconnecting."""
+    """Return a stream, or a 204 if no event is left, after which browsers do not reconnect."""
     first, over = await run_in_threadpool(database.read, source.page, after)
     if over and not first:
         return Response(status_code=204)
@@ -122,7 +124,7 @@ async def _pause(stopping: asyncio.Event) -> None:
 
 
 class JoinInput(JsonModel):
-    """As Pusher's library asks."""
+    """The request of Pusher's library."""
 
     model_config = ConfigDict(alias_generator=None, extra="ignore")
 
@@ -130,8 +132,8 @@ class JoinInput(JsonModel):
     channel_name: str = Field(min_length=1, max_length=400)
 
 
-class Leave(BaseModel):
-    """As Pusher's library wants it."""
+class ChannelAuth(BaseModel):
+    """The response that Pusher's library expects."""
 
     auth: str
     channel_data: str | None = None
@@ -147,17 +149,17 @@ router = APIRouter(route_class=GuardedRoute, tags=["realtime"])
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        "description": "Events as they come",
+        "description": "A stream of server-sent events",
     },
-    204: {"description": "No event is left: do not reconnect"},
+    204: {"description": "No event is left; do not reconnect"},
 }
 # The permission that a fiche's stream requires for the events of a producer.
-_NEEDED = {"audits": Permission.AUDITS, "transcription": Permission.TRANSCRIPTIONS}
+_REQUIRED = {"audits": Permission.AUDITS, "transcription": Permission.TRANSCRIPTIONS}
 
 
 @router.post(
     "/api/realtime/pusher/auth",
-    response_model=Leave,
+    response_model=ChannelAuth,
 )
 def authenticate(
     join: Annotated[
@@ -172,7 +174,7 @@ def authenticate(
     caller: TheCaller,
     services: TheServices,
 ) -> Response:
-    """Authorise a user's browser for a channel of an object that the user may read."""
+    """Authorise a user's browser for a channel whose subject the user may read."""
     if caller.is_machine:
         raise AuthenticationError("User authentication required")
     channel = parse_channel(join.channel_name)
@@ -204,7 +206,7 @@ async def test(
     ],
     services: TheServices,
 ) -> Response:
-    """Publish one event, to see that browsers hear it."""
+    """Publish one event to test whether browsers receive it."""
     if isinstance(parse_channel(event.channel), ChannelRefusal):
         raise InvalidInputError("Invalid test event", (("channel", "is not a known channel"),))
     await _channels(services).trigger(event.channel, event.event, event.payload)
@@ -219,7 +221,7 @@ async def test(
 async def of_run(
     run_id: IdInPath, request: Request, services: TheServices, last: LastEventId = None
 ) -> Response:
-    """Hear a run from its beginning, or from `Last-Event-ID` on, to its end."""
+    """Stream the events of a run from its start, or after `Last-Event-ID`, to its end."""
     run = job_id(run_id)
     source = Source(
         after=lambda session, after, limit: events_after(
@@ -245,7 +247,7 @@ async def of_fiche(
     services: TheServices,
     last: LastEventId = None,
 ) -> Response:
-    """Hear what happens to a fiche from now, or from `Last-Event-ID`, on."""
+    """Stream the events of a fiche from now on, or after `Last-Event-ID`."""
     source = Source(
         after=lambda session, after, limit: events_after(
             session, after, fiche_id=fiche_id, limit=limit
@@ -253,7 +255,7 @@ async def of_fiche(
         admit=request.state.admit,
         is_over=lambda _session: False,
         shows=lambda one: (
-            caller.reach(_NEEDED.get(one[1].producer, Permission.FICHES), Action.READ) is not None
+            caller.reach(_REQUIRED.get(one[1].producer, Permission.FICHES), Action.READ) is not None
         ),
     )
     # NotFoundError for an unknown fiche, which never has events.

@@ -1,4 +1,4 @@
-"""Envelopes of answers, and how refusals are documented."""
+"""Envelopes of responses, and the description of error responses."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, cast
@@ -14,7 +14,7 @@ Data = TypeVar("Data")
 
 
 class CamelModel(BaseModel):
-    """Of answers whose fields are in camel case."""
+    """The base of responses with fields in camel case."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True)
 
@@ -25,7 +25,7 @@ class Answer(BaseModel, Generic[Data]):
 
 
 class Listing(Answer[list[Data]], Generic[Data]):
-    """A page of a list: `count` entries of it are here."""
+    """A page of a list with `count` entries."""
 
     count: int
     limit: int
@@ -33,7 +33,7 @@ class Listing(Answer[list[Data]], Generic[Data]):
 
 
 class Following(Answer[list[Data]], Generic[Data]):
-    """A part of a list: what follows is asked for by the id of its last entry."""
+    """A page of a list. The id of its last entry is the `after` of the next page."""
 
     count: int
     limit: int
@@ -66,7 +66,7 @@ class Done(BaseModel):
 def answer(
     data: object, *, status: int = 200, headers: Mapping[str, str] | None = None, **fields: object
 ) -> Response:
-    """`data` is JSON, a model, or a list of models."""
+    """Return a response in the envelope. `data` is JSON, a model, or a list of models."""
     shown = (
         [_document(one) for one in cast("Sequence[object]", data)]
         if isinstance(data, list | tuple)
@@ -82,7 +82,7 @@ def _document(value: object) -> object:
 
 
 def following(entries: Sequence[JsonModel], limit: int) -> Response:
-    """A page of a list that is gone through by the id of the last entry."""
+    """Return a page of a list that is read by the id of the last entry."""
     return answer(entries, count=len(entries), limit=limit)
 
 
@@ -91,23 +91,21 @@ def listed(entries: Sequence[object], limit: int, offset: int) -> Response:
 
 
 def answer_with(status: int = 200, **fields: object) -> Response:
-    """An answer whose fields are next to `success`."""
+    """Return a response with its fields next to `success`."""
     return JSONResponse({"success": True, **fields}, status)
 
 
 _REFUSALS: Mapping[int, str] = {
-    400: "What was sent cannot be accepted; `details` names the fields",
-    401: "No credentials, or none that are valid",
+    400: "The request is invalid; `details` names the fields",
+    401: "Missing or invalid credentials",
     403: "The permission is missing",
-    404: "There is no such thing, or it is not for the caller to see",
-    405: "The path is not called so",
-    409: "The state of things forbids it, or the idempotency key was used for something else",
-    412: "It was changed since the caller looked at it",
-    413: "The body is too big",
+    404: "The object does not exist, or the caller may not see it",
+    409: "The current state forbids the action, or the idempotency key was used for another request",
+    413: "The body is too large",
     422: "The numbers are of different companies",
-    502: "The CRM or the shop does not answer, or not with anything usable",
-    503: "The database or another service that is needed is away or not configured",
-    504: "The answer took too long",
+    502: "The CRM or the shop does not answer, or its answer cannot be read",
+    503: "The database or another required service is unavailable or not configured",
+    504: "The request took too long",
 }
 
 
@@ -115,7 +113,7 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, object]]:
     return {status: {"model": Refusal, "description": _REFUSALS[status]} for status in statuses}
 
 
-# What may happen to any request with credentials.
+# The error responses of every request with credentials.
 COMMON = refusals(400, 401, 403, 413, 503, 504)
 
 
@@ -134,7 +132,7 @@ class WorkflowLine(BaseModel):
 
 
 class WorkflowLines(Answer[list[WorkflowLine]]):
-    """`count` lines of `total` are here."""
+    """A page with `count` of the `total` lines."""
 
     count: int
     total: int

@@ -1,4 +1,4 @@
-"""What a caller may see: scopes by groupe, schedule, audit, channel and organisation."""
+"""Checks of what a caller may see: fiches, schedules, runs, audits, channels and organisations."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -42,28 +42,29 @@ from automation_pipeline.org_jobs.queries.schedules import get_schedule
 from automation_pipeline.storage.database import Database, Session
 
 
-def check_in_reach(entity: Entity, named: str, reach: Reach, database: Database) -> None:
-    """NotFoundError if it is hidden or missing; InvalidInputError if `named` is not an id."""
-    if entity in _NUMBERED and not (ID.fullmatch(named) and int(named) <= LARGEST_ID):
+def check_in_reach(entity: Entity, id_: str, reach: Reach, database: Database) -> None:
+    """Raises NotFoundError if the entity is hidden or missing, and InvalidInputError if `id_` is not
+    an id."""
+    if entity in _NUMBERED and not (ID.fullmatch(id_) and int(id_) <= LARGEST_ID):
         raise InvalidInputError("Invalid request", ((entity, NO_ID),))
-    if not database.read(in_reach, entity, named, reach):
-        # The sentence of the packages for one that does not exist.
+    if not database.read(in_reach, entity, id_, reach):
+        # The messages that the endpoints have for missing entities.
         raise NotFoundError(
             "Audit not found"
             if entity is Entity.AUDIT
-            else f"{entity.name.capitalize()} {named} not found"
+            else f"{entity.name.capitalize()} {id_} not found"
         )
 
 
-def in_reach(session: Session, entity: Entity, named: str, reach: Reach) -> bool:
-    return _IN_REACH[entity](session, reach, named)
+def in_reach(session: Session, entity: Entity, id_: str, reach: Reach) -> bool:
+    return _IN_REACH[entity](session, reach, id_)
 
 
 _IN_REACH: Mapping[Entity, Callable[[Session, Reach, str], bool]] = {
-    Entity.FICHE: lambda session, reach, named: bool(visible_fiches(session, reach, [named])),
-    Entity.AUDIT: lambda session, reach, named: is_audit_visible(session, reach, int(named)),
-    Entity.SCHEDULE: lambda session, reach, named: is_schedule_visible(session, reach, int(named)),
-    Entity.RUN: lambda session, reach, named: is_run_visible(session, reach, int(named)),
+    Entity.FICHE: lambda session, reach, id_: bool(visible_fiches(session, reach, [id_])),
+    Entity.AUDIT: lambda session, reach, id_: is_audit_visible(session, reach, int(id_)),
+    Entity.SCHEDULE: lambda session, reach, id_: is_schedule_visible(session, reach, int(id_)),
+    Entity.RUN: lambda session, reach, id_: is_run_visible(session, reach, int(id_)),
     Entity.JOB: is_job_visible,
 }
 _NUMBERED = {Entity.AUDIT, Entity.SCHEDULE, Entity.RUN}
@@ -72,7 +73,7 @@ _NUMBERED = {Entity.AUDIT, Entity.SCHEDULE, Entity.RUN}
 def fiches_with_visible_recordings(
     session: Session, caller: Caller, fiche_ids: Iterable[str]
 ) -> set[str]:
-    """The fiches whose recordings the caller may read."""
+    """Return the fiches whose recordings the caller may read."""
     reach = caller.reach(Permission.RECORDINGS, Action.READ)
     return set() if reach is None else visible_fiches(session, reach, fiche_ids)
 
@@ -83,8 +84,8 @@ _LINKS = {"automation_schedule_id": Entity.SCHEDULE, "automation_run_id": Entity
 def check_links(
     links: Mapping[str, object], caller: Caller, database: Database, complaint: str
 ) -> None:
-    """InvalidInputError for a schedule or a run that the caller may not see, in the words for one
-    that does not exist. `links` may contain other fields."""
+    """Raises InvalidInputError for a schedule or run that the caller may not see, with the message for
+    a missing one. Other fields in `links` are ignored."""
     reach = caller.reach(Permission.AUTOMATION, Action.READ)
     faults: list[tuple[str, str]] = []
     for name, entity in _LINKS.items():
@@ -101,21 +102,19 @@ def check_links(
 
 
 def with_creator(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
-    """A new schedule is its caller's. A machine token may name another owner."""
-    return {
-        **body,
-        "createdBy": body.get("createdBy", caller.id) if caller.is_machine else caller.id,
-    }
+    """Set the caller as the creator of a new schedule. A machine token may name another creator."""
+    creator = body.get("createdBy", caller.id) if caller.is_machine else caller.id
+    return {**body, "createdBy": creator}
 
 
 def without_creator(body: Mapping[str, object], caller: Caller) -> Mapping[str, object]:
-    """Only a machine token may change the owner of what exists."""
+    """Ignore a new creator of an existing schedule, except from a machine token."""
     return {name: value for name, value in body.items() if caller.is_machine or name != "createdBy"}
 
 
 def check_selection(given: object, reach: Reach, database: Database) -> None:
-    """AuthorizationError for more than is in reach; NotFoundError for a fiche that is not. The
-    parser of the request refuses what is not a selection."""
+    """Raises AuthorizationError for a selection wider than the reach, and NotFoundError for a fiche out
+    of reach. The parser of the request reports an invalid selection."""
     if reach.is_whole or not isinstance(given, Mapping):
         return
     try:
@@ -134,10 +133,10 @@ def check_parsed_selection(selection: FicheSelection, reach: Reach, database: Da
 
 
 NOT_ALLOWED = "Channel not allowed"
-# Every form of a tracking id names its fiche: that of an audit, of a run and of a batch.
+# The tracking ids of single audits, of runs and of batches all contain the id of the fiche.
 _TRACKED = re.compile(r"(?:^|-)audit-([0-9]+)-[0-9]+")
 _RUN = re.compile(r"automation-run-([0-9]{1,19})")
-# What a caller must be allowed to read to join a channel.
+# The permission to read that a channel requires.
 _CHANNEL_PERMISSIONS: Mapping[ChannelKind, Permission] = {
     ChannelKind.AUDIT: Permission.AUDITS,
     ChannelKind.FICHE: Permission.FICHES,
@@ -148,7 +147,7 @@ _CHANNEL_PERMISSIONS: Mapping[ChannelKind, Permission] = {
 
 
 def check_channel(channel: RealtimeChannel, caller: Caller, database: Database) -> None:
-    """AuthorizationError, the same one for hidden, missing and forbidden."""
+    """Raises AuthorizationError with one message for hidden, missing and forbidden subjects."""
     if not database.read(_may_join, caller, channel):
         raise AuthorizationError(NOT_ALLOWED)
 
@@ -171,7 +170,7 @@ def _may_join(session: Session, caller: Caller, channel: RealtimeChannel) -> boo
 
 
 def _may_follow_job(session: Session, caller: Caller, job_id: str) -> bool:
-    """A run, a fetch job, or a batch of audits."""
+    """Whether the caller may read the run, fetch job, or batch of audits with this id."""
     run = _RUN.fullmatch(job_id)
     if run:
         reach = caller.reach(Permission.AUTOMATION, Action.READ)
@@ -191,7 +190,7 @@ def _is_id(text: str) -> bool:
 
 
 def within_of(caller: Caller, reach: Reach) -> OrgScope:
-    """The organisation that the caller belongs to, or all of them for a caller of none."""
+    """Return the caller's organisation, or all of them for a caller without one."""
     if caller.org_id is not None:
         return OrgScope(caller.org_id)
     if not reach.is_whole:
@@ -200,8 +199,8 @@ def within_of(caller: Caller, reach: Reach) -> OrgScope:
 
 
 def check_job_type_permission(caller: Caller, type_: object) -> None:
-    """AuthorizationError unless the caller may do by hand what such a job does. Agents' jobs need no
-    further permission."""
+    """Raises AuthorizationError unless the caller has the permission for what a job of this type does.
+    Jobs of agents need no further permission."""
     known = SERVICE_TYPES.get(type_) if isinstance(type_, str) else None
     if known is None or known.permission is None:
         return
@@ -213,7 +212,7 @@ def check_job_type_permission(caller: Caller, type_: object) -> None:
 
 
 def narrowed(within: OrgScope, org_id: str | None) -> OrgScope | None:
-    """None if the organisation is out of reach: there is nothing to show."""
+    """Return the scope of a list with the filter `org_id`, or None if that organisation is out of reach."""
     if org_id is None:
         return within
     return OrgScope(org_id) if within.includes(org_id) else None
@@ -223,12 +222,12 @@ async def get_within(request: Request) -> OrgScope:
     return cast("OrgScope", request.state.within)
 
 
-# Only on routes with the rule BY_ORGANISATION, for which the guard sets it.
+# Only for routes with the rule BY_ORGANISATION, because the guard sets it only there.
 TheWithin = Annotated[OrgScope, Depends(get_within)]
 
 
 class OrgContext(Context):
-    """What every use case of an organisation that makes a change needs."""
+    """The arguments of use cases of an organisation that record the caller."""
 
     within: OrgScope
 
@@ -251,8 +250,8 @@ CallOrigins = Annotated[Collection[str], Depends(get_call_origins)]
 def get_startable(
     org_schedule_id: ScheduleInPath, caller: TheCaller, within: TheWithin, services: TheServices
 ) -> str:
-    """NotFoundError for a missing schedule, AuthorizationError for a type of job that the caller may
-    not start."""
+    """Raises NotFoundError for a missing schedule, and AuthorizationError for a type of job that the
+    caller may not start."""
     schedule = services.database.read(get_schedule, org_schedule_id, within)
     check_job_type_permission(caller, schedule.job_type)
     return org_schedule_id
@@ -265,7 +264,8 @@ StartableSchedule = Annotated[str, Depends(get_startable)]
 def get_required_org(
     caller: TheCaller, within: TheWithin, services: TheServices, org: TargetOrg = None
 ) -> str:
-    """The same NotFoundError for another organisation as for a missing one."""
+    """Return the organisation of a new object. Raises the same NotFoundError for one out of reach as for a
+    missing one."""
     if org is None and caller.org_id is not None:
         return caller.org_id
     if org is None:
@@ -279,7 +279,7 @@ RequiredOrg = Annotated[str, Depends(get_required_org)]
 def get_optional_org(
     caller: TheCaller, within: TheWithin, services: TheServices, org: OrgFilter = None
 ) -> str | None:
-    """None where neither the token nor the query names one."""
+    """Return None if neither the token nor the query names an organisation."""
     if org is None and caller.org_id is None:
         return None
     return get_required_org(caller, within, services, org)

@@ -1,4 +1,4 @@
-"""Groups of commands. `automation` imports a group or command only when it runs."""
+"""Groups of commands. `automation` imports the module of a command only when the command runs."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
@@ -8,18 +8,21 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-_WHOLE_LINE = 1000
+_NO_LIMIT = 1000
 
 
 class CommandGroup(TyperGroup):
-    """Lists its commands with their complete first sentence; Typer cuts it to one line with
-    "..."."""
+    """Lists its commands with the complete first sentence of their help, which Typer cuts to one line."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  types that Typer keeps private
         commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, one.get_short_help_str(_WHOLE_LINE)) for name, one in commands if one]
+                [
+                    (name, command.get_short_help_str(_NO_LIMIT))
+                    for name, command in commands
+                    if command
+                ]
             )
 
 
@@ -29,7 +32,7 @@ def command_group(summary: str) -> typer.Typer:
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """A Typer application or function: `attribute` of `module`. `help` is its first sentence."""
+    """A Typer application or a function: `attribute` of `module`. `help` is the first sentence of its help."""
 
     name: str
     module: str
@@ -48,7 +51,7 @@ class LazyCommand:
         return command
 
 
-class _LoadedOnUse(Mapping[str, TyperCommand | TyperGroup]):
+class _LazyCommands(Mapping[str, TyperCommand | TyperGroup]):
     def __init__(self, table: Mapping[str, LazyCommand]) -> None:
         self._table = table
         self._loaded: dict[str, TyperCommand | TyperGroup] = {}
@@ -66,21 +69,20 @@ class _LoadedOnUse(Mapping[str, TyperCommand | TyperGroup]):
 
 
 def lazy_group(*commands: LazyCommand) -> type[TyperGroup]:
-    """A group that lists and completes its commands from a table, and imports only the command that
-    runs."""
+    """Return a group that lists and completes its commands without importing them."""
     table = {command.name: command for command in commands}
 
     class LazyGroup(CommandGroup):
         def __init__(self, **attributes: Any) -> None:  # noqa: ANN401  Typer's arguments
             super().__init__(**attributes)
-            self.commands = cast("MutableMapping[str, Any]", _LoadedOnUse(table))
+            self.commands = cast("MutableMapping[str, Any]", _LazyCommands(table))
 
         def list_commands(self, ctx: object) -> list[str]:
             del ctx
             return list(table)
 
         def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:
-            """What help and completion show of a command."""
+            """Return what help and completion show: the name and the help."""
             del ctx
             if cmd_name not in table:
                 return None

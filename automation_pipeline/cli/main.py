@@ -1,5 +1,5 @@
-"""Entry point of the console script `automation`. Exit status: 0 done, 1 failed, 2 wrong usage. An
-error is one sentence."""
+"""Entry point of the console script `automation`. Exit codes: 0 done, 1 failed, 2 wrong usage. An error
+is one sentence on standard error."""
 
 import errno
 import json
@@ -132,11 +132,11 @@ ERROR_CODES: Sequence[tuple[type[AutomationError], str]] = (
     (PermanentError, "CONFIGURATION_ERROR"),
     (AutomationError, "ERROR"),
 )
-# The HTTP API keeps the messages of its first version; the command line shortens them.
+# The HTTP API has longer messages for missing objects than the command line.
 _API_NOT_FOUND = re.compile(r"^(.+) with ID '(.+)' not found")
-LARGEST_HELP_WIDTH = 120
+MAX_HELP_WIDTH = 120
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
-# The errors of a full, closed or unwritable standard output.
+# The errors of writing to a full, closed or read-only standard output.
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
 
 app = typer.Typer(
@@ -167,8 +167,8 @@ ApiToken = Annotated[
 ]
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         sys.stdout.write(f"automation {version('automation-pipeline')}\n")
         raise typer.Exit
 
@@ -180,7 +180,7 @@ ShowVersion = Annotated[
 
 
 @app.callback()
-def _everywhere(
+def _global_options(
     *, api_url: ApiUrl = None, token: ApiToken = None, show_version: ShowVersion = False
 ) -> None:
     """Automations over sales records: configure schedules, run them, and see the outcome of every
@@ -197,7 +197,7 @@ def _everywhere(
 
 def main() -> None:
     if sys.stdout is None:
-        sys.exit(_complain("Standard output is closed", FAILED))
+        sys.exit(_print_error("Standard output is closed", FAILED))
     _configure_logs()
     try:
         code = run(sys.argv[1:])
@@ -205,23 +205,23 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None or error.errno not in _UNWRITABLE:
             raise
-        code = _output_is_lost(error)
+        code = _discard_output(error)
     sys.exit(code)
 
 
 def _configure_logs() -> None:
-    """A command that needs an invalid setting reports it."""
+    """Ignore invalid settings here; a command that needs one reports it."""
     with suppress(InvalidInputError):
         settings = load_settings()
         configure_logs(settings.log_level, settings.log_format)
 
 
-def _output_is_lost(error: OSError) -> int:
-    """Discard the unwritten output, which Python would otherwise write again at exit."""
+def _discard_output(error: OSError) -> int:
+    """Discard the buffered output, which Python would try to write again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if error.errno == errno.EPIPE:  # the reader has closed the pipe
         return FAILED
-    return _complain(f"Standard output cannot be written: {error.strerror}", FAILED)
+    return _print_error(f"Standard output cannot be written: {error.strerror}", FAILED)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -239,9 +239,9 @@ def run(arguments: Sequence[str]) -> int:
             or DONE
         )
     except TyperException as error:
-        return _complain(error.format_message(), error.exit_code, as_json=as_json)
+        return _print_error(error.format_message(), error.exit_code, as_json=as_json)
     except AutomationError as error:
-        return _complain_of(error, as_json=as_json)
+        return _print_known_error(error, as_json=as_json)
     except Exit as end:
         return end.exit_code
     except (Abort, KeyboardInterrupt):
@@ -249,12 +249,12 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _help_width() -> int:
-    """The terminal's width up to a readable maximum; piped help has no terminal."""
-    columns = shutil.get_terminal_size((LARGEST_HELP_WIDTH, 24)).columns
-    return max(50, min(columns, LARGEST_HELP_WIDTH) - 2)
+    """Return the terminal's width up to a readable maximum, and that maximum without a terminal."""
+    columns = shutil.get_terminal_size((MAX_HELP_WIDTH, 24)).columns
+    return max(50, min(columns, MAX_HELP_WIDTH) - 2)
 
 
-def _complain_of(error: AutomationError, *, as_json: bool) -> int:
+def _print_known_error(error: AutomationError, *, as_json: bool) -> int:
     code, details = next(code for kind, code in ERROR_CODES if isinstance(error, kind)), {}
     if isinstance(error, NotStartedError):
         code, details = error.code, dict(error.details)
@@ -266,10 +266,10 @@ def _complain_of(error: AutomationError, *, as_json: bool) -> int:
     sentence = sentence_of(error)
     if isinstance(error, NotFoundError):
         sentence = _API_NOT_FOUND.sub(r"\1 \2 not found", sentence)
-    return _complain(sentence, exit_code, as_json=as_json, code=code, details=details)
+    return _print_error(sentence, exit_code, as_json=as_json, code=code, details=details)
 
 
-def _complain(
+def _print_error(
     sentence: str,
     exit_code: int,
     *,

@@ -1,5 +1,4 @@
-"""Operations that commands perform on this machine's database, or on the HTTP API that --api
-names."""
+"""Operations of commands, which work on the local database or, with --api, through an HTTP API."""
 
 import getpass
 import inspect
@@ -50,7 +49,7 @@ def use_api(url: str | None, token: str | None) -> None:
 
 
 def api_url() -> str | None:
-    """The address of the API that commands use; None means the local database."""
+    """Return the URL of the API that commands use, or None for the local database."""
     url = _options.url or load_settings().automation_api_url
     if url is None and _options.token is not None:
         raise InvalidInputError("--token needs --api, which names the other machine's API.")
@@ -58,7 +57,7 @@ def api_url() -> str | None:
 
 
 def only_here(command: str) -> None:
-    """Raise InvalidInputError if the command line uses an API."""
+    """Raises InvalidInputError if the command line uses an API."""
     if _options.url or load_settings().automation_api_url:
         raise InvalidInputError(
             f"`automation {command}` works only on the local machine: omit --api, and unset "
@@ -67,10 +66,10 @@ def only_here(command: str) -> None:
 
 
 def actor() -> str:
-    """The operator's name, as runs and rules record it."""
+    """Return the operator's name, which runs and rules record."""
     try:
         return f"cli:{getpass.getuser()}"
-    except (KeyError, ImportError, OSError):  # the user of a container may have no name
+    except (KeyError, ImportError, OSError):  # users in containers may have no name
         return f"cli:uid-{os.getuid()}"
 
 
@@ -81,7 +80,7 @@ class WriteContext(TypedDict):
 
 
 def write_context(services: Services) -> WriteContext:
-    """The arguments of use cases that record the operator."""
+    """Return the arguments of use cases that record the operator."""
     return {"database": services.database, "clock": services.clock, "actor": actor()}
 
 
@@ -95,12 +94,12 @@ class RemoteApi(Protocol):
         body: Document | None,
         repeatable: bool,
     ) -> Document:
-        """The JSON object of the answer. Raises the AutomationError that the API reports."""
+        """Send a request and return its JSON object. Raises the AutomationError that the API reports."""
         ...
 
 
 def remote_api() -> RemoteApi | None:
-    """The API of --api or AUTOMATION_API_URL; None without either."""
+    """Return the API of --api or AUTOMATION_API_URL, or None without either."""
     url = api_url()
     if url is None:
         return None
@@ -128,14 +127,14 @@ def _connect(url: str, token: str) -> RemoteApi:
 def operation(
     request: str, *, query: Collection[str] = (), whole: bool = False, repeatable: bool = True
 ) -> Callable[[Callable[Concatenate[Any, Arguments], Result]], Callable[Arguments, Result]]:
-    """Decorate a function of this machine's services, or of a reading `session` of its database.
-    With --api, calls send `request` instead.
+    """Decorate a function whose first parameter is the local services, or a `session` that reads the
+    local database. The caller omits this argument. With --api, calls send `request` instead.
 
     `request` is a method and a path. Arguments fill the braces of the path; a part in brackets is
     omitted if its argument is None. The other arguments become query parameters for GET and DELETE
     or if `query` names them. Of the rest, `given` becomes the body; without it, the remaining
-    arguments do, in camelCase. None is not sent. The result type parses the answer's `data`, or the
-    `whole` answer.
+    arguments do, in camelCase. None is not sent. The return annotation parses the response's `data`,
+    or the `whole` response.
     """
     method, path = request.split(" ", 1)
 
@@ -163,14 +162,14 @@ def operation(
             else:
                 parameters = {name: sent.pop(name) for name in query if name in sent}
                 body = sent.get("given", {to_camel(name): sent[name] for name in sent} or None)
-            answer = api.call(
+            response = api.call(
                 method,
                 address,
                 query=to_jsonable_python(parameters),
                 body=to_jsonable_python(body, by_alias=True),
                 repeatable=repeatable,
             )
-            return cast("Result", _read(signature.return_annotation, answer, whole=whole))
+            return cast("Result", _read(signature.return_annotation, response, whole=whole))
 
         return call
 
@@ -180,7 +179,7 @@ def operation(
 def every(
     page: Callable[..., Sequence[Row]], *, by: str = "after", start: int = 0, **chosen: object
 ) -> Iterator[Row]:
-    """All rows of a paginated list, page after page by last id (`after`) or by offset."""
+    """Yield all rows of a paginated list. The next page starts after the last id, or at an offset."""
     position = start
     while rows := page(**chosen, limit=PAGE, **{by: position}):
         yield from rows
@@ -190,7 +189,7 @@ def every(
 
 
 def _address(path: str, sent: dict[str, object]) -> str:
-    """The path with its arguments, which are removed from `sent`."""
+    """Fill the path with its arguments, and remove them from `sent`."""
     optional = re.compile(r"\[(.*?{(\w+)}.*?)\]")
     path = optional.sub(lambda part: part[1] if part[2] in sent else "", path)
     return re.sub(r"{(\w+)}", lambda name: quote(str(sent.pop(name[1])), safe=""), path)
@@ -206,10 +205,10 @@ def _reader(kind: object) -> TypeAdapter[Any]:
     return TypeAdapter(wrapped, config=_LENIENT)
 
 
-def _read(kind: object, answer: Document, *, whole: bool) -> object:
+def _read(kind: object, response: Document, *, whole: bool) -> object:
     if kind is None:
         return None
-    document = answer if whole or "data" not in answer else answer["data"]
+    document = response if whole or "data" not in response else response["data"]
     try:
         [value] = _reader(kind).validate_python((document,), extra="ignore")
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Output of commands: JSON documents, tables, questions."""
+"""Output of commands: JSON documents, tables and questions; and the files that commands read and write."""
 
 import json
 import re
@@ -61,13 +61,13 @@ def print_facts(facts: Mapping[str, object]) -> None:
 
 
 def _cell(value: object) -> Text:
-    """Show a plain string unchanged: square brackets in stored texts are not mark-up."""
+    """Return a cell that shows the text unchanged: square brackets in it are not mark-up."""
     return value if isinstance(value, Text) else Text("" if value is None else str(value))
 
 
 def consent(question: str, action: str) -> bool:
-    """Ask the user at the terminal. Raises InvalidInputError without a terminal: --yes confirms the
-    `action`."""
+    """Ask the user, and return whether they agree. Without a terminal, raises an InvalidInputError that
+    names --yes and the `action`."""
     if not sys.stdin.isatty():
         raise InvalidInputError(f"Standard input is no terminal: add --yes to {action}.")
     return typer.confirm(question, err=True)
@@ -100,7 +100,7 @@ def one_line(text: str) -> str:
 
 @contextmanager
 def writing(path: Path) -> Generator[None]:
-    """A file that cannot be written is a usage error."""
+    """Raise InvalidInputError if the block cannot write the file."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -109,12 +109,12 @@ def writing(path: Path) -> Generator[None]:
 
 
 def file_name(path: Path) -> str:
-    """`-` is standard input."""
+    """Return the name of the file for messages; `-` is standard input."""
     return "Standard input" if str(path) == "-" else str(path)
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, or of standard input for `-`."""
+    """Read a file, or standard input for `-`."""
     try:
         content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
         return content.decode("utf-8-sig")
@@ -135,7 +135,7 @@ def read_json_object(path: Path) -> Mapping[str, object]:
 
 
 def print_result(document: object, sentence: str, *, as_json: bool) -> None:
-    """The result of a command: a document for programs, or a sentence for people."""
+    """Print the result of a command as a JSON document or as a sentence."""
     if as_json:
         print_json(document)
     else:
@@ -143,7 +143,7 @@ def print_result(document: object, sentence: str, *, as_json: bool) -> None:
 
 
 def show_one(value: Model, page: Callable[[Model], object], *, as_json: bool) -> None:
-    """One value: its document for programs, or its page for people."""
+    """Print a value as a JSON document, or as text with `page`."""
     if as_json:
         print_json(as_document(value))
     else:
@@ -159,8 +159,8 @@ def show_page(
     offset: int | None = None,
     as_json: bool,
 ) -> None:
-    """A page of a list. `found` has one row more than `limit` if more pages follow, after the
-    `offset` or, without one, after the last row's id."""
+    """Print a page of a list. `found` has one row more than `limit` if another page follows. The next
+    page is named by `offset` or, without one, by the last row's id."""
     shown, more = found[:limit], len(found) > limit
     if as_json:
         print_json({name: [as_document(one) for one in shown], "more": more})
@@ -188,12 +188,12 @@ def say(sentence: str) -> None:
 
 
 def compact(**fields: object) -> dict[str, object]:
-    """The fields that are not None."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def counted(number: int, noun: str) -> str:
-    """1 price, 2 prices."""
+    """`1 price`, `2 prices`."""
     return f"{number} {noun if number == 1 else noun + 's'}"
 
 
@@ -205,11 +205,13 @@ def second(instant: datetime | None) -> str | None:
     return f"{instant:%Y-%m-%d %H:%M:%S} UTC" if instant else None
 
 
-# The width for pipes and logs.
-NARROWEST_FILE = 160
-_LONGEST_WORD = 20
+# The minimal width of output to pipes and files.
+MIN_FILE_WIDTH = 160
+# Longer words may break.
+_MAX_WORD = 20
 _GAP = 2
-_APART = "  "
+# Separates the parts of a cell, such as the amount and the percentage of a change.
+_PART_SEPARATOR = "  "
 
 
 @dataclass(frozen=True)
@@ -223,19 +225,18 @@ class _Column:
         return max(map(cell_len, self._lines))
 
     @property
-    def least(self) -> int:
-        """Long words, such as ids of variants, may break on a terminal only: elsewhere a reader
-        could not rejoin them."""
+    def min_width(self) -> int:
+        """The width below which the column becomes unreadable. Long words, such as ids of variants,
+        may break on a terminal only, because programs could not join them again."""
         if not self.is_text:
-            return max(cell_len(piece) for line in self._lines for piece in line.split(_APART))
+            return max(
+                cell_len(part) for line in self._lines for part in line.split(_PART_SEPARATOR)
+            )
         longest = max((cell_len(word) for line in self._lines for word in line.split()), default=1)
-        return (
-            min(longest, max(_LONGEST_WORD, cell_len(self.name))) if screen.is_terminal else longest
-        )
+        return min(longest, max(_MAX_WORD, cell_len(self.name))) if screen.is_terminal else longest
 
     def fitting(self, width: int) -> Sequence[Text]:
-        """Parts separated by two blanks, such as those of a change, may wrap onto separate
-        lines."""
+        """Return the cells, with their parts on separate lines if the column is narrower than they are."""
         if self.is_text or width >= self.width:
             return self.cells
         return [_stacked(cell) for cell in self.cells]
@@ -247,8 +248,8 @@ class _Column:
 
 @dataclass(frozen=True)
 class Columns(Generic[Row]):
-    """The columns of a table by name. Columns in `texts` wrap between words, and empty columns are
-    omitted."""
+    """The columns of a table: a function for the cells of each. With `texts`, the table fits the
+    terminal: those columns wrap between words, and empty columns are omitted."""
 
     cells: Mapping[str, Callable[[Row], object]]
     texts: Collection[str] | None = None
@@ -264,36 +265,37 @@ class Columns(Generic[Row]):
 def print_fitted_table(
     names: Sequence[str], rows: Iterable[Sequence[object]], *, texts: Collection[str] = ()
 ) -> None:
-    """`texts` are the columns that may wrap between words. Columns without any value are
-    omitted."""
+    """Print a table that fits the terminal. The columns in `texts` wrap between words; empty columns
+    are omitted. If the table does not fit, each row is printed as a block."""
     lines = [[_cell(value) for value in row] for row in rows]
     columns = [
         _Column(name, [line[at] for line in lines], name in texts) for at, name in enumerate(names)
     ]
     shown = [column for column in columns if not lines or any(column.cells)]
-    room = screen.width if screen.is_terminal else max(screen.width, NARROWEST_FILE)
-    widths = _widths(shown, room - _GAP * (len(shown) - 1))
-    if sum(widths) + _GAP * (len(shown) - 1) > room and screen.is_terminal and lines:
+    available = screen.width if screen.is_terminal else max(screen.width, MIN_FILE_WIDTH)
+    widths = _widths(shown, available - _GAP * (len(shown) - 1))
+    if sum(widths) + _GAP * (len(shown) - 1) > available and screen.is_terminal and lines:
         _print_blocks(shown, len(lines))
     else:
         _print_table(shown, widths)
 
 
-def _widths(columns: Sequence[_Column], room: int) -> list[int]:
-    """Shrink the widest text columns first, but none below its minimum."""
-    widths, leasts = [column.width for column in columns], [column.least for column in columns]
-    for _ in range(sum(widths) - room):
-        spare = [(width, at) for at, width in enumerate(widths) if width > leasts[at]]
-        if not spare:
+def _widths(columns: Sequence[_Column], available: int) -> list[int]:
+    """Shrink the widest columns first, but none below its minimum."""
+    widths = [column.width for column in columns]
+    minimums = [column.min_width for column in columns]
+    for _ in range(sum(widths) - available):
+        shrinkable = [(width, at) for at, width in enumerate(widths) if width > minimums[at]]
+        if not shrinkable:
             break
-        widths[max(spare)[1]] -= 1
+        widths[max(shrinkable)[1]] -= 1
     return widths
 
 
 def _print_table(columns: Sequence[_Column], widths: Sequence[int]) -> None:
-    whole = sum(widths) + _GAP * (len(widths) - 1)
+    table_width = sum(widths) + _GAP * (len(widths) - 1)
     table = Table(
-        box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", width=whole
+        box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", width=table_width
     )
     for column, width in zip(columns, widths, strict=True):
         table.add_column(column.name, width=width, overflow="fold")
@@ -310,9 +312,9 @@ def _print_blocks(columns: Sequence[_Column], count: int) -> None:
 
 
 def _stacked(cell: Text) -> Text:
-    """The result has the same length, so that its colours keep their positions."""
+    """Put the parts of a cell on separate lines. The text keeps its length, and so its colours."""
     stacked = cell.copy()
-    stacked.plain = cell.plain.replace(_APART, " \n")
+    stacked.plain = cell.plain.replace(_PART_SEPARATOR, " \n")
     return stacked
 
 
@@ -320,7 +322,7 @@ _FICHE_ID = re.compile(r"[1-9][0-9]{0,17}")
 
 
 def check_fiche_ids(given: Iterable[str]) -> None:
-    """Raise an InvalidInputError that names the invalid ids."""
-    wrong = [fiche_id for fiche_id in given if not _FICHE_ID.fullmatch(fiche_id)]
-    if wrong:
-        raise InvalidInputError(f"A fiche id is a number, unlike {', '.join(wrong)}.")
+    """Raises an InvalidInputError that names the invalid ids."""
+    invalid = [fiche_id for fiche_id in given if not _FICHE_ID.fullmatch(fiche_id)]
+    if invalid:
+        raise InvalidInputError(f"A fiche id is a number, unlike {', '.join(invalid)}.")

@@ -1,5 +1,5 @@
-"""Follow work to its end: progress bars, --wait, --timeout, --here, and the reason why no work
-starts."""
+"""Commands that follow the work that they request: --wait, --timeout, --here, progress bars, and the
+reason why work does not start."""
 
 import os
 import socket
@@ -37,10 +37,10 @@ from automation_pipeline.storage.run_requests import hold_requests, launch_state
 
 POLL_SECONDS = 0.5
 PROBE_AFTER_SECONDS = 2.0
-# Counted from the start of the command, which is slow on a busy machine, so that the reason appears
-# within 15 seconds.
+# Counted from the start of the process, which takes seconds on a busy machine, so that the reason
+# appears within 15 seconds.
 START_TIMEOUT_SECONDS = 12.0
-# Counted from the request, however slow the start was, so that a daemon has time to react.
+# Counted from the request, so that a daemon has time to react however slow the start was.
 MIN_START_TIMEOUT_SECONDS = 5.0
 
 Timeout = Annotated[
@@ -72,9 +72,9 @@ def pause() -> None:
 
 
 class Worker(Protocol):
-    """Does the command's work in this process."""
+    """Does the requested work in this process."""
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raises an error if the work has ended without a result."""
         ...
 
@@ -85,8 +85,8 @@ class Worker(Protocol):
 class LaunchWait:
     """Waits for requested work, and raises an error with the reason if it does not start.
 
-    `keys` are the keys of the run requests. `why` can add further reasons. `worker` does the work
-    in this process.
+    `keys` are the keys of the run requests. `why` returns a reason that takes precedence over those
+    of Dagster. `worker` does the work in this process.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class LaunchWait:
         """Wait until the next poll. Raises NotStartedError when waiting is pointless."""
         waited = (self._clock.now() - self._since).total_seconds()
         if self._worker is not None:
-            self._worker.look()
+            self._worker.check()
         elif not has_started:
             self._check_start(waited)
         if self._timeout is not None and waited >= self._timeout:
@@ -144,7 +144,7 @@ class LaunchWait:
 
 
 def remote_obstacle(api: RemoteApi) -> NotStartedError | None:
-    """The error that the readiness check of another machine reports about its daemon."""
+    """Return the error of the daemon check of another machine, or None if the check succeeds."""
     answer = api.call("GET", "/health/ready", query={}, body=None, repeatable=True)
     for check in cast("Sequence[Mapping[str, object]]", answer.get("checks") or ()):
         if check.get("name") == "daemon" and check.get("state") == "failed":
@@ -157,9 +157,8 @@ def remote_obstacle(api: RemoteApi) -> NotStartedError | None:
 def waiting(
     keys: Sequence[str], *, timeout: float | None = None, here: bool = False
 ) -> Generator[LaunchWait]:
-    """With `here`, this process does the requested work while the block runs.
-
-    Requests that a daemon has already received are left to it.
+    """Wait for requested work. With `here`, this process does it while the block runs, except for
+    requests that a daemon has already received.
     """
     if not here:
         yield LaunchWait(keys, timeout=timeout)
@@ -177,10 +176,13 @@ def waiting(
 
 @contextmanager
 def progress_bars(
-    goes_on: str, *, quiet: bool, time_column: ProgressColumn | None = None, transient: bool = False
+    on_interrupt: str,
+    *,
+    quiet: bool,
+    time_column: ProgressColumn | None = None,
+    transient: bool = False,
 ) -> Generator[Progress]:
-    """Progress bars. After Ctrl-C, the command prints the sentence `goes_on` about the continuing
-    work."""
+    """Show progress bars. On Ctrl-C, print `on_interrupt`, which says that the work continues."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -194,7 +196,7 @@ def progress_bars(
         ) as progress:
             yield progress
     except KeyboardInterrupt:
-        sys.stderr.write(f"{goes_on}\n")
+        sys.stderr.write(f"{on_interrupt}\n")
         raise
 
 
@@ -204,7 +206,8 @@ KEYS_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class FollowedRequest(Generic[Status]):
-    """The status of a request: both `standing` (the name in the API) and `refused` are None until its work starts."""
+    """A request with its status, which the API calls `standing`. `standing` and `refused` are None while
+    the request waits."""
 
     key: str
     fiche_id: str
@@ -224,7 +227,7 @@ def follow_requests(
     statuses: Callable[[Sequence[str]], Sequence[FollowedRequest[Status]]],
     bar: Callable[[Status], tuple[str, int, int, bool]],
     *,
-    goes_on: str,
+    on_interrupt: str,
     quiet: bool,
     waits: LaunchWait,
 ) -> Sequence[FollowedRequest[Status]]:
@@ -233,7 +236,7 @@ def follow_requests(
     `bar` returns the label of a status, the amount done, the total, and whether the work has ended.
     """
     keys = list(fiches)
-    with progress_bars(goes_on, quiet=quiet) as progress:
+    with progress_bars(on_interrupt, quiet=quiet) as progress:
         bars = {key: progress.add_task(f"fiche {fiches[key]}: waiting", total=None) for key in keys}
         while True:
             started = 0

@@ -1,5 +1,4 @@
-"""Commands about this installation: database, doctor, worker, outbox, housekeeping, API and
-simulator."""
+"""Commands for this installation: database, doctor, worker, outbox, housekeeping, API and simulator."""
 
 import asyncio
 import os
@@ -80,7 +79,7 @@ def backup(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> 
     database = bootstrap.services().database
     if file.exists() and not force:
         raise InvalidInputError(f"{file} exists already: add --force to overwrite it.")
-    with _progress("Copying") as report:
+    with _progress_bar("Copying") as report:
         backups.back_up(database, file, report)
     size = file.stat().st_size
     sentence = f"The database is copied to {file}, {size:,} bytes."
@@ -98,7 +97,7 @@ def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) ->
     database = bootstrap.services().database
     if backups.is_filled(database) and not force:
         raise InvalidInputError("The database is not empty: add --force to overwrite it.")
-    with _progress("Restoring") as report:
+    with _progress_bar("Restoring") as report:
         backups.restore(database, file, report)
     revision = migrations.current(database)
     sentence = f"The database is restored from {file}, at {revision}."
@@ -117,12 +116,12 @@ def advance_ids(*, as_json: AsJson = False) -> None:
 
 
 @contextmanager
-def _progress(word: str) -> Generator[backups.Progress]:
-    """A progress bar on standard error, only on a terminal."""
+def _progress_bar(label: str) -> Generator[backups.Progress]:
+    """Show a progress bar on standard error if that is a terminal."""
     with Bar(
         console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal
     ) as bar:
-        task = bar.add_task(word)
+        task = bar.add_task(label)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
@@ -131,7 +130,7 @@ COLOURS = {"ok": "green", "not set": "dim", "failed": "red", "skipped": "dim"}
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """The findings of the checks."""
+    """The findings of `automation doctor`."""
 
     checks: Sequence[Document]
 
@@ -160,8 +159,8 @@ def doctor(*, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-# The application's name, because this package does not import Dagster and Celery.
-APP = "automation_pipeline.orchestration.celery"
+# A name instead of an import, because this package must not import Dagster and Celery.
+CELERY_APP = "automation_pipeline.orchestration.celery"
 
 
 def worker(
@@ -193,20 +192,21 @@ def worker(
         raise PermanentError(
             "AUTOMATION_CELERY_BROKER_URL is not set, nor is REDIS_URL: one of them is the broker."
         )
-    width = concurrency or settings.automation_celery_concurrency
-    options = ("--hostname", name, "--concurrency", str(width), "--loglevel", "WARNING")
-    command = [sys.executable, "-m", "celery", "-A", APP, "worker", *options]
+    steps = concurrency or settings.automation_celery_concurrency
+    options = ("--hostname", name, "--concurrency", str(steps), "--loglevel", "WARNING")
+    command = [sys.executable, "-m", "celery", "-A", CELERY_APP, "worker", *options]
     os.execv(sys.executable, command)  # noqa: S606  without a shell
 
 
 outbox_app = command_group("Deliver waiting events and messages.")
 
-EVERY_SECONDS, ONCE_SECONDS = 5.0, 300.0
+RELAY_INTERVAL_SECONDS = 5.0
+RELAY_ONCE_SECONDS = 300.0
 
 
 @outbox_app.callback()
 def _outbox() -> None:
-    """Without a callback, Typer would turn the only command into the group itself."""
+    """Keep `relay` a command of the group: Typer merges a group without a callback with its only command."""
 
 
 @outbox_app.command()
@@ -226,23 +226,23 @@ def relay(
     if as_json and not once:
         raise InvalidInputError("--json prints one document: add --once.")
     services = bootstrap.services()
-    services.run(_relay_once(services, as_json=as_json) if once else _relay_on(services))
+    services.run(_relay_once(services, as_json=as_json) if once else _relay_forever(services))
 
 
 async def _relay_once(services: Services, *, as_json: bool) -> None:
     relayed = await relay_events(
-        services.post_office, database=services.database, budget_seconds=ONCE_SECONDS
+        services.post_office, database=services.database, budget_seconds=RELAY_ONCE_SECONDS
     )
     document = {"events": relayed.events, "messages": relayed.messages}
     print_result(document, _relayed(relayed), as_json=as_json)
 
 
-async def _relay_on(services: Services) -> None:
+async def _relay_forever(services: Services) -> None:
     while True:
         relayed = await relay_events(services.post_office, database=services.database)
         if relayed != RelayCounts(0, 0):
             say(_relayed(relayed))
-        await asyncio.sleep(EVERY_SECONDS)
+        await asyncio.sleep(RELAY_INTERVAL_SECONDS)
 
 
 def _relayed(counts: RelayCounts) -> str:
@@ -272,9 +272,9 @@ def housekeeping(
     from automation_pipeline.retention import purge_all, request_housekeeping  # noqa: PLC0415  imports every package
 
     only_here("housekeeping")
-    services = bootstrap.services()
     if in_dagster and dry_run:
         raise InvalidInputError("--dry-run does not combine with --in-dagster.")
+    services = bootstrap.services()
     if in_dagster:
         key = request_housekeeping(services)
         print_result(
@@ -287,7 +287,7 @@ def housekeeping(
         print_json({"dry_run": dry_run, "rows": dict(removed), "total": total})
         return
     rows = [(f"{count:,}", name) for name, count in sorted(removed.items()) if count]
-    print_table(("rows", "of"), rows)
+    print_table(("rows", "table"), rows)
     say(f"{total:,} rows {'would be deleted' if dry_run else 'deleted'}.")
 
 

@@ -58,7 +58,7 @@ class LocalWorker:
         )
         self._has_ended = False
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raises PermanentError at the second call after the process ended, because after the first
         call the caller can still find the result in the database."""
         if self._process.poll() is None:

@@ -107,7 +107,7 @@ def transcribe(
                 fiches,
                 transcription_requests,
                 bar,
-                goes_on="The transcription continues. "
+                on_interrupt="The transcription continues. "
                 "`automation fiches show FICHE_ID` shows its status.",
                 quiet=as_json,
                 waits=waits,

@@ -333,18 +333,18 @@ def test_a_token_may_belong_to_an_organisation(permission_names: list[str]) -> N
         (
             {"orgId": "acme"},
             "permissions",
-            "of a token of an organisation are enrichment, org-jobs and org-jobs.agents, not fiches",
+            "must be enrichment, org-jobs or org-jobs.agents for a token of an organisation, not fiches.read",
         ),
-        ({"orgId": "acme", "permissions": ["*"]}, "permissions", "of a token of an organisation"),
+        ({"orgId": "acme", "permissions": ["*"]}, "permissions", "must be enrichment, org-jobs or"),
         (
             {"orgId": "acme", "permissions": ["*.read"]},
             "permissions",
-            "of a token of an organisation",
+            "must be enrichment, org-jobs or",
         ),
         (
             {"orgId": "acme", "permissions": ["org-jobs", "organisations"]},
             "permissions",
-            "of a token of an",
+            "must be enrichment, org-jobs or",
         ),
         (
             {"orgId": "acme", "permissions": ["org-jobs"], "scope": "SELF", "crmUserId": "7"},

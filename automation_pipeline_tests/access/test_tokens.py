@@ -314,8 +314,11 @@ def test_tokens_are_listed_newest_first_with_a_filter_for_active_ones(
     expires_at = list_expiry(database, ids[1])
     with database.reading() as session:
         assert [token.id for token in list_tokens(session)] == ids[::-1]
-        assert [token.id for token in list_tokens(session, good_at=clock.now())] == [ids[1], ids[0]]
-        assert [token.id for token in list_tokens(session, good_at=expires_at)] == [ids[0]]
+        assert [token.id for token in list_tokens(session, active_at=clock.now())] == [
+            ids[1],
+            ids[0],
+        ]
+        assert [token.id for token in list_tokens(session, active_at=expires_at)] == [ids[0]]
 
 
 def list_expiry(database: Database, token_id: int) -> datetime | None:

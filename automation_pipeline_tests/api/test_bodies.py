@@ -17,7 +17,7 @@ import pytest
 from fastapi import FastAPI
 
 from automation_pipeline.api import bodies
-from automation_pipeline.api.app import MOST_HEAD_BYTES
+from automation_pipeline.api.app import MAX_HEADER_BYTES
 from automation_pipeline.api.errors import refusal, v1_error_format
 from automation_pipeline_tests.api.conftest import MACHINE
 from automation_pipeline_tests.api.served import served
@@ -231,7 +231,7 @@ def test_endless_headers_are_400(address: str) -> None:
         with socket.create_connection((at.hostname, at.port), timeout=60) as wire:
             wire.sendall(b"GET /health HTTP/1.1\r\nHost: here\r\n")
             try:
-                for _ in range(20 * MOST_HEAD_BYTES // len(line)):
+                for _ in range(20 * MAX_HEADER_BYTES // len(line)):
                     wire.sendall(line)
                 answer = wire.recv(1000)
             except ConnectionError:

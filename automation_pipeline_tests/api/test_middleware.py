@@ -25,7 +25,7 @@ def test_long_paths_are_truncated_in_the_log(
     scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
     caplog.set_level(logging.INFO, "automation_pipeline")
     asyncio.run(
-        RequestMiddleware(Response("done"), most_bytes=1000, seconds=60)(scope, receive, send)
+        RequestMiddleware(Response("done"), max_bytes=1000, seconds=60)(scope, receive, send)
     )
     lines = [
         vars(record)["fields"]

@@ -182,7 +182,7 @@ def test_the_speech_to_text_key_is_checked(
 @pytest.mark.parametrize(
     ("password", "code", "state", "says"),
     [
-        ("right", 0, "ok", "answers and lets us in"),
+        ("right", 0, "ok", "answers and accepts the login"),
         ("wr0ng", 1, "failed", "check SMTP_USER and SMTP_PASS"),
     ],
 )

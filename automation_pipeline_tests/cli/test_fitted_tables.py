@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.cli.output import NARROWEST_FILE, print_fitted_table
+from automation_pipeline.cli.output import MIN_FILE_WIDTH, print_fitted_table
 from automation_pipeline_tests.cli.conftest import Sized
 
 IDS = "7000001/70000010001"
@@ -34,7 +34,7 @@ def test_long_rows_in_redirected_output_wrap_only_between_words(
     on_terminal(80, is_terminal=False)
     lines = printed(capsys, (*ROW[:-1], "because " * 40))
     assert len(lines) > 2
-    assert all(len(line) <= NARROWEST_FILE for line in lines)
+    assert all(len(line) <= MIN_FILE_WIDTH for line in lines)
     assert {word for line in lines for word in line.split() if word.startswith("b")} == {
         "before",
         "because",

@@ -88,7 +88,13 @@ def test_the_token_is_on_its_own_line_and_printed_only_on_creation(terminal: Ter
     output = terminal.run(*CREATE, "--expires-in-days", "30").out.splitlines()
     assert caller_of(terminal, output[0]) is not None
     assert output[-1] == "Keep the token: it is not shown again."
-    assert [line.split()[0] for line in output[1:-1]] == ["id", "name", "may", "reaches", "expires"]
+    assert [line.split()[0] for line in output[1:-1]] == [
+        "id",
+        "name",
+        "permissions",
+        "reaches",
+        "expires",
+    ]
     for arguments in (
         ["list"],
         ["list", "--json"],
@@ -149,7 +155,7 @@ def test_a_revoked_token_is_rejected_and_no_longer_listed(terminal: Terminal) ->
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("-p nope -s ALL", "Invalid token: permissions.0: is not a permission: say fiches, "),
+        ("-p nope -s ALL", "Invalid token: permissions.0: is not a permission: use fiches, "),
         ("-p fiches, -s ALL", "Invalid token: permissions.1: must not be empty."),
         ("-p fiches -s SOME", "Invalid token: scope: must be ALL, GROUP or SELF."),
         ("-p fiches -s GROUP", "Invalid token: groupes: is needed by the scope GROUP."),
@@ -209,6 +215,7 @@ def test_a_token_belongs_to_the_named_organisation(terminal: Terminal) -> None:
     assert [line.split()[1:] for line in output if line.startswith("reaches")] == [
         ["all", "of", "acme"]
     ]
-    assert "permissions: of a token of an organisation" in refused(
-        terminal, 2, "create", *about, "-p", "fiches"
+    assert (
+        "permissions: must be enrichment, org-jobs or org-jobs.agents for a token of an organisation, not fiches"
+        in refused(terminal, 2, "create", *about, "-p", "fiches")
     )

@@ -48,16 +48,16 @@ def test_an_exit_without_a_result_is_an_error_on_the_second_poll(
 ) -> None:
     worker = start(commands)
     worker.wait()
-    worker.look()
+    worker.check()
     with pytest.raises(PermanentError, match=f"ended without a result: {reason}$"):
-        worker.look()
+        worker.check()
     worker.close()
 
 
 def test_closing_terminates_the_process_and_closes_its_log(start: Start, tmp_path: Path) -> None:
     worker = start("exec sleep 600")
-    worker.look()
-    worker.look()
+    worker.check()
+    worker.check()
     assert open_files(tmp_path)
     worker.close()
     worker.wait()

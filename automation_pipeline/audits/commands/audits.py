@@ -244,7 +244,7 @@ def audit(
                 fiches,
                 audit_requests,
                 lambda audit: (audit.status, audit.done, audit.steps, audit.is_over),
-                goes_on=GOES_ON,
+                on_interrupt=GOES_ON,
                 quiet=as_json,
                 waits=waits,
             )

@@ -30,7 +30,7 @@ def answering(outcome: str | Exception | None) -> Check:
         ),
         (
             KeyError("s3cret"),
-            Finding("it", State.FAILED, "could not be looked at (KeyError)", required=True),
+            Finding("it", State.FAILED, "could not be checked (KeyError)", required=True),
         ),
     ],
 )
@@ -41,7 +41,7 @@ def test_each_check_outcome_becomes_a_finding(
 
 
 @every_case(
-    ("state", "required", "is_trouble"),
+    ("state", "required", "is_problem"),
     [
         (State.FAILED, True, True),
         (State.FAILED, False, False),
@@ -50,9 +50,9 @@ def test_each_check_outcome_becomes_a_finding(
     ],
 )
 def test_only_a_failed_required_check_is_trouble(
-    state: State, required: bool, is_trouble: bool
+    state: State, required: bool, is_problem: bool
 ) -> None:
-    assert Finding("it", state, "", required).is_trouble is is_trouble
+    assert Finding("it", state, "", required).is_problem is is_problem
 
 
 def test_checks_run_concurrently_and_report_in_order() -> None:

@@ -44,7 +44,7 @@ def found(services: Services) -> Mapping[str, Finding]:
     ("variables", "state", "says"),
     [
         ({}, "not set", "optional, not configured"),
-        ({"PUSHER_SECRET": PUSHER_SECRET}, "ok", "answers and knows our application"),
+        ({"PUSHER_SECRET": PUSHER_SECRET}, "ok", "answers and accepts the credentials"),
         ({"PUSHER_SECRET": "wr0ng"}, "failed", ""),
         ({"PUSHER_SECRET": PUSHER_SECRET, "PUSHER_KEY": ""}, "failed", "PUSHER_KEY not set"),
         ({"PUSHER_SECRET": "wr0ng", "PUSHER_DRY_RUN": True}, "ok", "written to the log instead"),
@@ -88,7 +88,7 @@ def test_the_shop_check_verifies_the_token(
     ("variables", "state", "says"),
     [
         ({}, "not set", "optional, not configured"),
-        ({"LLM_API_KEY": LLM_KEY}, "ok", " answers and knows gpt"),
+        ({"LLM_API_KEY": LLM_KEY}, "ok", " answers and has the model gpt"),
         ({"LLM_API_KEY": "wr0ng"}, "failed", "check LLM_API_KEY"),
     ],
 )
@@ -143,14 +143,19 @@ REGISTRIES: Mapping[str, Mapping[str, object]] = {
     ("name", "changed", "state", "says"),
     [
         ("search", None, "not set", "optional, not configured"),
-        ("search", {}, "ok", "API_RECHERCHE_ENTREPRISES answers and lets us in; 6 calls in 1 s"),
+        (
+            "search",
+            {},
+            "ok",
+            "API_RECHERCHE_ENTREPRISES answers and accepts the credentials; 6 calls in 1 s",
+        ),
         ("search", {"RECHERCHE_ENTREPRISES_BASE_URL": "/nothing"}, "failed", "status 404"),
         ("inpi", None, "not set", "optional, not configured"),
         (
             "inpi",
             {},
             "ok",
-            "INPI_RNE answers and lets us in; 170 calls in 60 s, at most 9500 a day",
+            "INPI_RNE answers and accepts the credentials; 170 calls in 60 s, at most 9500 a day",
         ),
         (
             "inpi",
@@ -165,7 +170,7 @@ REGISTRIES: Mapping[str, Mapping[str, object]] = {
             "INPI_RNE_USERNAME is not set, though INPI_RNE_BASE_URL is",
         ),
         ("rcs", None, "not set", "optional, not configured"),
-        ("rcs", {}, "ok", "API_ENTREPRISE_RCS answers and lets us in; 4 calls in 1 s"),
+        ("rcs", {}, "ok", "API_ENTREPRISE_RCS answers and accepts the credentials; 4 calls in 1 s"),
         ("rcs", {"API_ENTREPRISE_TOKEN": "wr0ng"}, "failed", "check API_ENTREPRISE_TOKEN"),
         ("rcs", {"API_ENTREPRISE_RECIPIENT": ""}, "failed", "API_ENTREPRISE_RECIPIENT is not set"),
     ],
@@ -216,7 +221,7 @@ def test_the_daemon_check_succeeds_after_a_heartbeat(
     serving: MakeServices, database: Database
 ) -> None:
     silent = found(serving())["daemon"]
-    assert (silent.state, silent.is_trouble) == ("failed", False)
+    assert (silent.state, silent.is_problem) == ("failed", False)
     with database.transaction() as session:
         record_heartbeat(session, DAEMON)
     assert found(serving())["daemon"].state == "ok"

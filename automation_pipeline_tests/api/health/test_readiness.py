@@ -28,7 +28,7 @@ def beat(database: Database, seconds_ago: float) -> None:
         (0, "ok", " s ago"),
         (30, "ok", " s ago"),
         (70, "failed", "ticked 1 min ago"),
-        (600, "failed", "ticked 10 min ago: nothing begins by itself until it runs again"),
+        (600, "failed", "ticked 10 min ago: it starts no work until it runs again"),
         (3 * 3600, "failed", "ticked 3 h ago"),
         (47 * 3600, "failed", "ticked 47 h ago"),
         (3 * 86_400, "failed", "ticked 3 days ago"),
@@ -41,7 +41,7 @@ def test_readiness_needs_a_daemon_heartbeat_within_one_minute(
     storage, redis, daemon = readiness(serving())
     assert (storage.state, redis.state, daemon.state) == ("ok", "not set", state)
     assert says in daemon.detail
-    assert any(one.is_trouble for one in (storage, redis, daemon)) is (state == "failed")
+    assert any(one.is_problem for one in (storage, redis, daemon)) is (state == "failed")
 
 
 def test_a_daemon_that_never_ticked_is_not_ready(serving: MakeServices) -> None:
@@ -56,4 +56,4 @@ def test_an_unreachable_database_is_reported_without_its_address(serving: MakeSe
 
 def test_an_unreachable_redis_is_reported_without_failing_readiness(serving: MakeServices) -> None:
     redis = readiness(serving(REDIS_URL="redis://:s3cret@127.0.0.1:9/0"))[1]
-    assert (redis.state, redis.is_trouble, redis.detail) == ("failed", False, REDIS_IS_AWAY)
+    assert (redis.state, redis.is_problem, redis.detail) == ("failed", False, REDIS_IS_AWAY)
