@@ -1,5 +1,5 @@
-"""`make test`: the whole-process tests, which mostly wait, run at the same time as all others.
-Options are pytest's."""
+"""`make test`: runs the end-to-end tests, which mostly wait, concurrently with all other tests. It passes
+its options to pytest."""
 
 import os
 import signal
@@ -10,31 +10,30 @@ import time
 from collections.abc import Sequence
 
 WORKERS = ("-n", "2")
-OTHERS = ("-m", "not e2e")
-WHOLE_PROCESSES = ("-m", "e2e")
+OTHER_TESTS = ("-m", "not e2e")
+END_TO_END = ("-m", "e2e")
 
 
 def main(options: Sequence[str]) -> int:
-    began = time.monotonic()
+    started_at = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", *WORKERS, *options]
     with tempfile.TemporaryFile("w+") as output:
         background = subprocess.Popen(
-            [*command, *WHOLE_PROCESSES], stdout=output, stderr=subprocess.STDOUT
+            [*command, *END_TO_END], stdout=output, stderr=subprocess.STDOUT
         )
         try:
-            here = subprocess.run([*command, *OTHERS], check=False).returncode
-            there = background.wait()
-        except (
-            KeyboardInterrupt
-        ):  # the terminal has interrupted both: the servers of the tests are ended by pytest
+            other_tests = subprocess.run([*command, *OTHER_TESTS], check=False).returncode
+            end_to_end = background.wait()
+        except KeyboardInterrupt:
+            # The terminal has interrupted both processes; each pytest ends the servers of its tests.
             return background.wait() or -signal.SIGINT
         output.seek(0)
-        sys.stdout.write(f"\nWhole processes, which ran at the same time:\n{output.read()}")
+        sys.stdout.write(f"\nEnd-to-end tests, which ran concurrently:\n{output.read()}")
     spent = os.times()
     sys.stdout.write(
-        f"{time.monotonic() - began:.0f} s, of processor {spent.children_user + spent.children_system:.0f} s\n"
+        f"{time.monotonic() - started_at:.0f} s, {spent.children_user + spent.children_system:.0f} CPU seconds\n"
     )
-    return here or there
+    return other_tests or end_to_end
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A server's certificate that nobody vouches for but itself."""
+"""A self-signed certificate for a test server."""
 
 import ssl
 import subprocess
@@ -8,16 +8,16 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Certificate:
-    """`ours` is for the server; `trust` is what a client needs to believe it."""
+    """The contexts of a server and of a client that trusts it."""
 
-    ours: ssl.SSLContext
-    trust: ssl.SSLContext
+    server: ssl.SSLContext
+    client: ssl.SSLContext
 
 
 def certificate_for(name: str, folder: Path) -> Certificate:
-    """`name` is as openssl wants it: `DNS:example.com`, `IP:127.0.0.1`."""
+    """Create a certificate for `name` in openssl's syntax: `DNS:example.com`, `IP:127.0.0.1`."""
     file, key = folder / "certificate.pem", folder / "key.pem"
-    kind = [
+    key_options = [
         "-x509",
         "-newkey",
         "ec",
@@ -27,8 +27,8 @@ def certificate_for(name: str, folder: Path) -> Certificate:
         "-days",
         "1",
     ]
-    about = ["-subj", "/CN=test", "-addext", f"subjectAltName={name}", "-out", file, "-keyout", key]
-    subprocess.run(["openssl", "req", *kind, *about], check=True, capture_output=True)
-    ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ours.load_cert_chain(file, key)
-    return Certificate(ours, ssl.create_default_context(cafile=str(file)))
+    files = ["-subj", "/CN=test", "-addext", f"subjectAltName={name}", "-out", file, "-keyout", key]
+    subprocess.run(["openssl", "req", *key_options, *files], check=True, capture_output=True)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(file, key)
+    return Certificate(server, ssl.create_default_context(cafile=str(file)))

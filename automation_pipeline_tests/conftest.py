@@ -1,5 +1,5 @@
-"""Fixtures of the whole suite: a fresh, migrated database a test, on SQLite and PostgreSQL; a clock
-that stands."""
+"""Fixtures of the whole suite: a migrated database per test, on SQLite or PostgreSQL; a fake clock; the
+simulator."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 from collections.abc import Generator, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,11 @@ from automation_pipeline import migrations
 from automation_pipeline.automation import transcribing as transcribe_targets
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription import recordings as transcribe_waiting
-from automation_pipeline_tests import outside, postgres, services
+from automation_pipeline_tests import postgres, services, simulator_control
+from automation_pipeline_tests.fakes.clock import FakeClock
 
-# A machine that is slow for a moment is no finding; and whoever runs the suite meets the examples
-# that all others did. `--hypothesis-profile default` looks for new ones.
+# A slow machine does not fail a test, and every run of the suite uses the same examples.
+# `--hypothesis-profile default` generates new ones.
 settings.register_profile(
     "suite",
     max_examples=40,
@@ -33,47 +34,45 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-# `asyncio.run` in tests uses the event loop of the product.
+# Tests use the same event loop as the application.
 asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
 def pytest_configure() -> None:
-    """As from a terminal. Who starts the suite in the background of a script may have SIGINT
-    ignored, and hand that on: then Dagster's servers ignore SIGTERM too, and never end."""
+    """Restore the default handler of SIGINT. A background job of a script inherits an ignored SIGINT
+    and passes it on to Dagster's servers, which then ignore SIGTERM too and never end."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What gives a test a database.
-STORED = {"database_kind", "sqlite_template", "terminal"}
+# A test with one of these fixtures uses a database.
+DATABASE_FIXTURES = {"database_kind", "sqlite_template", "terminal"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
         if "/e2e/" in item.nodeid:
             item.add_marker("e2e")
             item.add_marker(pytest.mark.timeout(600))
-        if STORED & set(getattr(item, "fixturenames", ())):
+        if DATABASE_FIXTURES & fixtures:
             item.add_marker("stored")
-        chosen = (
-            item.callspec.params
-            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-            else {}
-        )
-        asked = set(getattr(item, "fixturenames", ())) & {"postgres_server", "redis_url"}
-        if asked or chosen.get("database_kind") == "postgres":
+        callspec = getattr(item, "callspec", None)
+        parameters = callspec.params if callspec else {}
+        uses_server = bool(fixtures & {"postgres_server", "redis_url"})
+        if uses_server or parameters.get("database_kind") == "postgres":
             item.add_marker("services")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Queries, claims and migrations run on both databases, because that is where the two differ.
-    Every other test runs on SQLite, or on the one that the environment variable DB names."""
-    chosen_by_the_test = any(
+    """Run tests of queries, storage and migrations on both databases, because they can differ there.
+    All other tests run on SQLite, or on the database that the environment variable DB names."""
+    is_chosen = any(
         "database_kind" in mark.args[0]
         for mark in metafunc.definition.iter_markers("parametrize")
         if mark.args
     )
-    if "database_kind" not in metafunc.fixturenames or chosen_by_the_test:
+    if "database_kind" not in metafunc.fixturenames or is_chosen:
         return
     path = metafunc.definition.path
     marked = metafunc.definition.get_closest_marker("both_databases") is not None
@@ -83,47 +82,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _lines_of_ours_go_nowhere() -> Iterator[None]:
-    """Loading the definitions sends our lines to standard error: what a test did to them is
-    undone."""
+def restore_logging() -> Iterator[None]:
+    """Undo what a test did to the package's logger: loading the definitions, for example, adds a
+    handler for standard error."""
     yield
-    ours = logging.getLogger("automation_pipeline")
-    ours.handlers.clear()
-    ours.setLevel(logging.NOTSET)
+    logger = logging.getLogger("automation_pipeline")
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
 
 
 def pytest_collection_finish() -> None:
-    """Six thousand tests and all that they import stay: the collector need not look at them again
-    and again."""
+    """Exempt the collected tests and imported modules from garbage collection: they stay until the
+    end."""
     gc.collect()
     gc.freeze()
 
 
-class StandingClock:
-    """Time as the test says it."""
-
-    def __init__(self, now: datetime) -> None:
-        self._now = now
-
-    def now(self) -> datetime:
-        return self._now
-
-    def pass_time(self, length: timedelta) -> None:
-        self._now += length
-
-    def pass_time_a_second(self) -> None:
-        self.pass_time(timedelta(seconds=1))
-
-
 @pytest.fixture
-def clock() -> StandingClock:
-    return StandingClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
+def clock() -> FakeClock:
+    return FakeClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def impatience() -> Iterator[None]:
-    """Whoever waits for a recording or a fiche looks for it more often: what is looked for comes at
-    once here."""
+def short_poll_intervals() -> Iterator[None]:
+    """Poll more often for recordings and fiches, because fakes provide them at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transcribe_waiting, "POLL_SECONDS", 0.02)
         patch.setattr(transcribe_targets, "FIRST_PAUSE_SECONDS", 0.02)
@@ -152,14 +134,14 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgres_room(postgres_server: str) -> Iterator[postgres.Room]:
-    with postgres.room(postgres_server) as room:
-        yield room
+def postgres_database(postgres_server: str) -> Iterator[postgres.ReusableDatabase]:
+    with postgres.reusable_database(postgres_server) as reusable:
+        yield reusable
 
 
 @pytest.fixture
 def database_kind(request: pytest.FixtureRequest) -> str:
-    """The database of this test; `pytest_generate_tests` chooses it."""
+    """`sqlite` or `postgres`, as `pytest_generate_tests` chooses."""
     return request.param
 
 
@@ -171,7 +153,7 @@ def database_url(
         copy = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "test.db")
         yield f"sqlite:///{copy}"
         return
-    yield request.getfixturevalue("postgres_room").tidy()
+    yield request.getfixturevalue("postgres_database").reset()
 
 
 @pytest.fixture
@@ -182,15 +164,15 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="session")
-def simulator_url() -> Iterator[str]:
-    """One a worker; its ledger and faults are whatever the last test left: most tests want
-    `simulated`."""
-    with outside.simulator("--seed", "7", "--exact") as url:
+def shared_simulator_url() -> Iterator[str]:
+    """One simulator per pytest worker, with the calls and faults that the last test left. Most tests
+    use `simulator_url`."""
+    with simulator_control.running_simulator("--seed", "7", "--exact") as url:
         yield url
 
 
 @pytest.fixture
-def simulated(simulator_url: str) -> str:
-    """The simulator as if just started."""
-    outside.forget(simulator_url)
-    return simulator_url
+def simulator_url(shared_simulator_url: str) -> str:
+    """The simulator without recorded calls, faults and latency."""
+    simulator_control.reset(shared_simulator_url)
+    return shared_simulator_url

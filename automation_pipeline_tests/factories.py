@@ -1,4 +1,4 @@
-"""Stored things for tests, each with only what the test cares about said aloud."""
+"""Creates schedules and runs in the database. A test passes only the fields that matter to it."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ from automation_pipeline_tests.fakes.crm import FakeFicheSource
 COOLDOWN = timedelta(minutes=5)
 
 
-def a_schedule(
+def make_schedule(
     database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1", "2", "3"), **fields: object
 ) -> Schedule:
     selection = {"mode": "manual", "ficheIds": list(fiche_ids)}
@@ -30,36 +30,36 @@ def a_schedule(
     return create_schedule(given, database=database, clock=clock)
 
 
-def an_opening(schedule_id: int, dagster_run_id: str = "dagster-1", **fields: object) -> RunLaunch:
+def make_launch(schedule_id: int, dagster_run_id: str = "dagster-1", **fields: object) -> RunLaunch:
     given = {"dagster_root_run_id": dagster_run_id, "worker": "host:1", **fields}
     return RunLaunch(schedule_id=schedule_id, dagster_run_id=dagster_run_id, **given)  # type: ignore[arg-type]
 
 
-def an_open_run(
+def make_open_run(
     database: Database, clock: Clock, fiche_ids: Iterable[str] = ("1", "2", "3")
 ) -> RunAttempt:
-    """A run whose first attempt has selected its fiches."""
-    schedule = a_schedule(database, clock, fiche_ids)
-    ticket = open_run(an_opening(schedule.id), database=database, clock=clock)
-    selected(ticket, database, clock)
-    return ticket
+    """Open a run, and select its fiches."""
+    schedule = make_schedule(database, clock, fiche_ids)
+    attempt = open_run(make_launch(schedule.id), database=database, clock=clock)
+    run_selection(attempt, database, clock)
+    return attempt
 
 
-def selected(
-    ticket: RunAttempt,
+def run_selection(
+    attempt: RunAttempt,
     database: Database,
     clock: Clock,
     source: FicheSource | None = None,
     *,
     processes: int = 1,
 ) -> Sequence[int]:
-    """The selection, made by a CRM that knows of no sales unless one is given."""
-    work = select_fiches(
-        ticket,
+    """Select the fiches of the run; without `source`, from a CRM without sales."""
+    selection = select_fiches(
+        attempt,
         database=database,
         source=source or FakeFicheSource(),
         clock=clock,
         semaphore=Semaphore(DatabasePermits(database), "crm", 3, "me"),
         options=SelectionOptions(processes=processes, cooldown=COOLDOWN),
     )
-    return asyncio.run(work)
+    return asyncio.run(selection)

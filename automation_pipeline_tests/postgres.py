@@ -1,5 +1,4 @@
-"""Databases of the suite's PostgreSQL: one that is empty, and a migrated one that is tidied up
-between tests."""
+"""Databases on the PostgreSQL server of the suite: empty ones, and a migrated one that tests reuse."""
 
 import uuid
 from collections.abc import Generator
@@ -12,9 +11,9 @@ from sqlalchemy import make_url
 from automation_pipeline import migrations
 from automation_pipeline.storage.database import Database
 
-# Any statement that creates, alters or drops a table leaves a new version of these rows. Ids of
-# PostgreSQL's own objects are below 16384.
-_SHAPE = """
+# Every statement that creates, alters or drops a table changes the version (xmin) of one of these rows.
+# Ids of PostgreSQL's own objects are below 16384.
+_SCHEMA_VERSION = """
 SELECT count(*), max(xmin::text::bigint), (SELECT string_agg(version_num, ' ') FROM alembic_version) FROM (
     SELECT xmin FROM pg_class WHERE oid >= 16384
     UNION ALL SELECT xmin FROM pg_attribute WHERE attrelid >= 16384
@@ -24,23 +23,23 @@ SELECT count(*), max(xmin::text::bigint), (SELECT string_agg(version_num, ' ') F
     UNION ALL SELECT xmin FROM pg_proc WHERE oid >= 16384
 ) AS catalogue
 """
-_SEND_AWAY = """
+_DISCONNECT_OTHERS = """
 SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 """
-# What was in use is as new afterwards, on disk and to the planner; a sequence may have moved
-# without its table.
-_FORGET = """
-DO $$ DECLARE named regclass; all_used text; BEGIN
-    FOR named IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+# Truncates only tables with pages on disk, and restarts every sequence, because a rolled-back insert
+# moves a sequence too.
+_EMPTY_TABLES = """
+DO $$ DECLARE relation regclass; used_tables text; BEGIN
+    FOR relation IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
                     AND relname <> 'alembic_version' AND pg_relation_size(oid) > 0 LOOP
-        all_used := concat_ws(', ', all_used, named::text);
+        used_tables := concat_ws(', ', used_tables, relation::text);
     END LOOP;
-    IF all_used <> '' THEN
-        EXECUTE 'TRUNCATE ' || all_used || ' CASCADE';
+    IF used_tables <> '' THEN
+        EXECUTE 'TRUNCATE ' || used_tables || ' CASCADE';
     END IF;
-    FOR named IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'S' LOOP
-        PERFORM setval(named, 1, false);
+    FOR relation IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'S' LOOP
+        PERFORM setval(relation, 1, false);
     END LOOP;
 END $$
 """
@@ -48,7 +47,7 @@ END $$
 
 @contextmanager
 def new_database(server: str) -> Generator[str]:
-    """The URL of a database of its own, dropped at the end."""
+    """Create an empty database, and yield its URL. The database is dropped at the end."""
     name = f"test_{uuid.uuid4().hex}"
     _on_server(server, "CREATE DATABASE {}", name)
     try:
@@ -67,49 +66,48 @@ def _on_server(server: str, statement: str, name: str) -> None:
 
 
 @contextmanager
-def room(server: str) -> Generator["Room"]:
-    made = Room(server)
+def reusable_database(server: str) -> Generator["ReusableDatabase"]:
+    database = ReusableDatabase(server)
     try:
-        yield made
+        yield database
     finally:
-        made.leave()
+        database.drop()
 
 
-class Room:
-    """A migrated database, for one test after the other: to create one takes the server a third of
-    a second."""
+class ReusableDatabase:
+    """A migrated database that one test after the other uses, because creating one takes a third of a
+    second."""
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._own = ExitStack()
+        self._exits = ExitStack()
         self._url = ""
-        self._shape: object = None
+        self._schema_version: object = None
 
-    def tidy(self) -> str:
-        """The URL, with every table as the migrations made it and nobody connected, whatever the
-        last test did."""
-        if not self._is_tidied():
-            self.leave()
-            self._url = self._own.enter_context(new_database(self._server))
+    def reset(self) -> str:
+        """Disconnect all clients, empty all tables, and return the URL. A database whose schema was
+        changed is created anew."""
+        if not self._empty_if_unchanged():
+            self.drop()
+            self._url = self._exits.enter_context(new_database(self._server))
             database = Database(self._url)
             migrations.upgrade(database)
             database.dispose()
             with psycopg.connect(self._url, autocommit=True) as connection:
-                self._shape = connection.execute(_SHAPE).fetchone()
+                self._schema_version = connection.execute(_SCHEMA_VERSION).fetchone()
         return self._url
 
-    def leave(self) -> None:
-        self._own.close()
+    def drop(self) -> None:
+        self._exits.close()
 
-    def _is_tidied(self) -> bool:
-        """False where a test has changed the tables themselves, or what the migrations know of
-        them."""
-        if self._shape is None:
+    def _empty_if_unchanged(self) -> bool:
+        """Return False without a change if there is no database yet, or if its schema has changed."""
+        if self._schema_version is None:
             return False
         with suppress(psycopg.Error), psycopg.connect(self._url, autocommit=True) as connection:
-            connection.execute(_SEND_AWAY)
-            if connection.execute(_SHAPE).fetchone() == self._shape:
-                connection.execute(_FORGET)
-                self._shape = connection.execute(_SHAPE).fetchone()
+            connection.execute(_DISCONNECT_OTHERS)
+            if connection.execute(_SCHEMA_VERSION).fetchone() == self._schema_version:
+                connection.execute(_EMPTY_TABLES)
+                self._schema_version = connection.execute(_SCHEMA_VERSION).fetchone()
                 return True
         return False

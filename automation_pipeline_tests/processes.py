@@ -1,4 +1,4 @@
-"""Several real processes at once, started on the same mark. The work is a function of an importable
+"""Runs a function in several processes at the same time. The function must belong to an importable
 module."""
 
 import multiprocessing
@@ -12,43 +12,47 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-CREW = 4
-_MARK_SECONDS = 120
+PROCESS_COUNT = 4
+_BARRIER_SECONDS = 120
 _ROOT = str(Path(__file__).parents[1])
-_mark: Barrier | None = None
+_barrier: Barrier | None = None
 
 
-def at_once(work: Callable[..., Result], *calls: Sequence[object]) -> list[Result]:
-    """What `work` returned for each of the calls, every one run in a process of its own."""
-    idle = CREW - len(calls)
+def run_in_processes(work: Callable[..., Result], *calls: Sequence[object]) -> list[Result]:
+    """The results of `work` for the arguments of each call. Each call runs in its own process, and all
+    calls begin together."""
+    idle = PROCESS_COUNT - len(calls)
     assert idle >= 0
-    futures = [_crew().submit(_on_the_mark, work, *call) for call in calls]
-    others = [_crew().submit(_on_the_mark, _nothing) for _ in range(idle)]
-    for other in others:
-        other.result()
+    futures = [_pool().submit(_wait_and_run, work, *call) for call in calls]
+    fillers = [_pool().submit(_wait_and_run, _do_nothing) for _ in range(idle)]
+    for filler in fillers:
+        filler.result()
     return [future.result() for future in futures]
 
 
 @cache
-def _crew() -> ProcessPoolExecutor:
-    if _ROOT not in sys.path:  # a spawned process looks for this module where its parent would
+def _pool() -> ProcessPoolExecutor:
+    if _ROOT not in sys.path:  # a spawned process finds this module through the path of its parent
         sys.path.append(_ROOT)
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(
-        CREW, mp_context=spawn, initializer=_enlist, initargs=(spawn.Barrier(CREW),)
+        PROCESS_COUNT,
+        mp_context=spawn,
+        initializer=_set_barrier,
+        initargs=(spawn.Barrier(PROCESS_COUNT),),
     )
 
 
-def _enlist(mark: Barrier) -> None:
-    global _mark  # noqa: PLW0603  a process has one
-    _mark = mark
+def _set_barrier(barrier: Barrier) -> None:
+    global _barrier  # noqa: PLW0603  one per process
+    _barrier = barrier
 
 
-def _on_the_mark(work: Callable[..., Result], *arguments: object) -> Result:
-    assert _mark is not None
-    _mark.wait(_MARK_SECONDS)
+def _wait_and_run(work: Callable[..., Result], *arguments: object) -> Result:
+    assert _barrier is not None
+    _barrier.wait(_BARRIER_SECONDS)
     return work(*arguments)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None

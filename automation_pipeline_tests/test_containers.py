@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from automation_pipeline.core.settings import Settings
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.e2e.composed import (
     COMPOSE,
     DOCKER,
@@ -21,7 +22,6 @@ from automation_pipeline_tests.e2e.composed import (
     variables_in,
 )
 from automation_pipeline_tests.e2e.system import REPOSITORY
-from automation_pipeline_tests.tables import every_case
 
 SECRETS = {"POSTGRES_PASSWORD": "one", "REDIS_PASSWORD": "two"}
 SERVICES = services(SECRETS)

@@ -12,7 +12,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.definitions import defs
 from automation_pipeline.orchestration.executor import executor_of, processes_of
 from automation_pipeline.orchestration.job_registry import JOBS, function_at
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 OF_ASSETS = {"__ASSET_JOB", "sales_list_revalidation", "sales_list_staleness"}
 

@@ -11,9 +11,9 @@ import yaml
 from dagster._config import Field, Shape, process_config
 from dagster._core.instance.config import dagster_instance_config_schema
 
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.e2e.composed import DOCKER
 from automation_pipeline_tests.e2e.system import REPOSITORY
-from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.test_containers import settings
 
 VALUES: Mapping[str, Any] = yaml.safe_load((DOCKER / "kubernetes/values.yaml").read_text())

@@ -1,5 +1,4 @@
-"""The one place where a test waits: for a condition, with a deadline; or not at all, where time can
-be made to pass."""
+"""Functions that wait for a condition with a deadline, and an event loop whose clock a test advances."""
 
 import asyncio
 import threading
@@ -10,16 +9,16 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-_LOOK_EVERY_SECONDS = 0.01
-# What comes at once costs nothing, and a busy machine is given all the time it needs.
-_PATIENCE_SECONDS = 60.0
+_POLL_SECONDS = 0.01
+# Long enough for a busy machine; a test that passes does not wait for it.
+_TIMEOUT_SECONDS = 60.0
 
 
 def wait_until(
     condition: Callable[[], bool],
-    seconds: float = _PATIENCE_SECONDS,
+    seconds: float = _TIMEOUT_SECONDS,
     *,
-    every: float = _LOOK_EVERY_SECONDS,
+    every: float = _POLL_SECONDS,
 ) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -27,42 +26,47 @@ def wait_until(
         pause(every)
 
 
-async def come_true(condition: Callable[[], bool], seconds: float = _PATIENCE_SECONDS) -> None:
-    """`wait_until` beside other tasks, by the machine's clock: a `leap` does not shorten it."""
+async def wait_until_async(
+    condition: Callable[[], bool], seconds: float = _TIMEOUT_SECONDS
+) -> None:
+    """`wait_until` for tasks of an event loop. `advance_time` does not shorten the deadline."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"Not within {seconds} s: {condition}"
-        await asyncio.sleep(_LOOK_EVERY_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def pause(seconds: float) -> None:
-    """For loops that give way to other processes, not for hoping that something has happened
-    meanwhile."""
+    """Let other processes run. Wait for events with `wait_until` instead."""
     threading.Event().wait(seconds)
 
 
-class _LeapingLoop(asyncio.SelectorEventLoop):
+class _FakeTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
-        self.leapt = 0.0
+        self.advanced_seconds = 0.0
 
     def time(self) -> float:
-        return super().time() + self.leapt
+        return super().time() + self.advanced_seconds
 
 
-def run(work: Coroutine[object, object, Result], *, threads: int | None = None) -> Result:
-    """`asyncio.run`, within which time can `leap`. With one thread, who comes back from it knows
-    that whoever went there before has come back too, and sleeps by now if that is what it does
-    next."""
-    with asyncio.Runner(loop_factory=_LeapingLoop) as runner:
+def run_with_fake_time(
+    work: Coroutine[object, object, Result], *, threads: int | None = None
+) -> Result:
+    """`asyncio.run` with a loop whose time `advance_time` moves.
+
+    With `threads=1`, calls of `asyncio.to_thread` finish in the order in which they began. A test
+    that awaits such a call knows that all earlier ones have returned.
+    """
+    with asyncio.Runner(loop_factory=_FakeTimeLoop) as runner:
         if threads:
             runner.get_loop().set_default_executor(ThreadPoolExecutor(threads))
         return runner.run(work)
 
 
-def leap(seconds: float) -> None:
-    """So much time passes now, for every sleep and every deadline of this loop; the databases'
-    clocks do not move."""
+def advance_time(seconds: float) -> None:
+    """Move the clock of the running loop, for all its sleeps and deadlines. The clocks of databases
+    do not move."""
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, _LeapingLoop)
-    loop.leapt += seconds
+    assert isinstance(loop, _FakeTimeLoop)
+    loop.advanced_seconds += seconds

@@ -22,9 +22,9 @@ from automation_pipeline import migrations  # noqa: E402  the repository is not 
 from automation_pipeline.storage.database import Database  # noqa: E402
 from automation_pipeline_tests.e2e.celery_workers import celery_system, worker  # noqa: E402
 from automation_pipeline_tests.e2e.system import System  # noqa: E402
-from automation_pipeline_tests.outside import LLM_KEY, forget, simulator  # noqa: E402
 from automation_pipeline_tests.postgres import new_database  # noqa: E402
 from automation_pipeline_tests.services import postgres_server, redis_server  # noqa: E402
+from automation_pipeline_tests.simulator_control import LLM_KEY, reset, running_simulator  # noqa: E402
 from benchmarks.stored import first_differences, stored_rows  # noqa: E402
 
 YESTERDAY = {"mode": "date_range", "dateRange": "yesterday"}
@@ -33,7 +33,7 @@ YESTERDAY = {"mode": "date_range", "dateRange": "yesterday"}
 def main() -> None:
     options = parse()
     world = ("--exact", "--fiches-per-day", str(options.fiches), "--seed", str(options.seed))
-    with simulator(*world) as crm, tempfile.TemporaryDirectory(prefix="same-rows-") as room:
+    with running_simulator(*world) as crm, tempfile.TemporaryDirectory(prefix="same-rows-") as room:
         providers = {
             "ELEVENLABS_BASE_URL": crm,
             "ELEVENLABS_API_KEY": "sim-speech-key",
@@ -90,7 +90,7 @@ def on_workers(room: Path, crm: str, providers: dict[str, str]) -> Iterator[Syst
 
 def measured(name: str, system: System, crm: str, fiches: int) -> dict:
     """What the run has stored, after every fiche has ended in it and no call was made twice."""
-    forget(crm)
+    reset(crm)
     database = Database(system.environment["DATABASE_URL"])
     migrations.upgrade(database)
     system.automation("audit-configs", "import", str(ROOT / "demo" / "audit_config.json"))

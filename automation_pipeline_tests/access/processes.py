@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from automation_pipeline.access.tokens import authenticate_token, revoke_token
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 TIMEOUT_SECONDS = 60
 
@@ -32,6 +32,6 @@ def _use(database: Database, token: str, at: datetime) -> list[str]:
 
 def _revoke(database: Database, token: str, token_id: int, at: datetime) -> list[str]:
     """Revoke the token. Returns the time of revocation and the result of the next authentication."""
-    revoked = revoke_token(token_id, database=database, clock=StandingClock(at))
+    revoked = revoke_token(token_id, database=database, clock=FakeClock(at))
     after = authenticate_token(token, database=database, now=at)
     return [str(revoked.revoked_at), "known" if after else "refused"]

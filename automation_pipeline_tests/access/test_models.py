@@ -33,7 +33,7 @@ from automation_pipeline.core.access import (
     whole_grants,
 )
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 secrets = st.binary(min_size=SECRET_BYTES, max_size=SECRET_BYTES)
 

@@ -21,8 +21,8 @@ from automation_pipeline.core.access import Action, Caller, Permission, Reach, S
 from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.access.processes import use_or_revoke
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.processes import run_in_processes
 
 INPUT = {
     "name": "nightly",
@@ -33,9 +33,7 @@ INPUT = {
 }
 
 
-def test_a_created_token_is_stored_without_its_secret(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_created_token_is_stored_without_its_secret(database: Database, clock: FakeClock) -> None:
     issued = create_token(INPUT, database=database, clock=clock)
     assert is_token(issued.secret)
     with database.reading() as session:
@@ -58,7 +56,7 @@ def test_a_created_token_is_stored_without_its_secret(
     assert issued.secret not in repr(issued)
 
 
-def test_every_created_token_is_unique(database: Database, clock: StandingClock) -> None:
+def test_every_created_token_is_unique(database: Database, clock: FakeClock) -> None:
     issued = [create_token(INPUT, database=database, clock=clock) for _ in range(5)]
     assert len({one.secret for one in issued}) == len({one.token.id for one in issued}) == 5
 
@@ -72,7 +70,7 @@ def test_every_created_token_is_unique(database: Database, clock: StandingClock)
     ],
 )
 def test_an_invalid_token_request_stores_nothing(
-    database: Database, clock: StandingClock, given: dict[str, object], field: str
+    database: Database, clock: FakeClock, given: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
         create_token(INPUT | given, database=database, clock=clock)
@@ -81,9 +79,7 @@ def test_an_invalid_token_request_stores_nothing(
         assert session.scalars(select(ApiTokenRow)).all() == []
 
 
-def test_an_issuer_cannot_grant_more_than_they_have(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_issuer_cannot_grant_more_than_they_have(database: Database, clock: FakeClock) -> None:
     with pytest.raises(InvalidInputError) as refused:
         create_token(INPUT, database=database, clock=clock, issuer=Caller("user:1", {}))
     assert list(dict(refused.value.fields)) == ["permissions"]
@@ -103,7 +99,7 @@ OF_ACME = {
 
 
 def test_an_organisation_token_authenticates_with_its_organisation(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     asked: list[str] = []
 
@@ -119,7 +115,7 @@ def test_an_organisation_token_authenticates_with_its_organisation(
 
 
 def test_a_token_for_an_unknown_organisation_is_rejected(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
         create_token(OF_ACME, database=database, clock=clock)
@@ -133,7 +129,7 @@ WITHOUT_WAIT_SECONDS = (
 )
 
 
-def issue(database: Database, clock: StandingClock, **about: object) -> IssuedToken:
+def issue(database: Database, clock: FakeClock, **about: object) -> IssuedToken:
     return create_token(
         {"name": "x", "permissions": ["fiches.write"], "scope": "ALL", **about},
         database=database,
@@ -159,7 +155,7 @@ def statements(database: Database) -> Iterator[list[str]]:
     event.remove(database.engine, "before_cursor_execute", record)
 
 
-def test_the_caller_has_the_grants_of_the_token(database: Database, clock: StandingClock) -> None:
+def test_the_caller_has_the_grants_of_the_token(database: Database, clock: FakeClock) -> None:
     issued = issue(database, clock, scope="SELF", crmUserId="77")
     caller = authenticate_token(issued.secret, database=database, now=clock.now())
     assert caller is not None
@@ -169,7 +165,7 @@ def test_the_caller_has_the_grants_of_the_token(database: Database, clock: Stand
     assert caller.reach(Permission.AUDITS, Action.READ) is None
 
 
-def test_an_expired_token_is_refused(database: Database, clock: StandingClock) -> None:
+def test_an_expired_token_is_refused(database: Database, clock: FakeClock) -> None:
     issued = issue(database, clock, expiresInDays=1)
     day = timedelta(days=1)
     assert authenticate_token(
@@ -178,7 +174,7 @@ def test_an_expired_token_is_refused(database: Database, clock: StandingClock) -
     assert authenticate_token(issued.secret, database=database, now=clock.now() + day) is None
 
 
-def test_an_unknown_token_is_refused(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_token_is_refused(database: Database, clock: FakeClock) -> None:
     secret = issue(database, clock).secret
     wrong = "B" if secret.endswith("A") else "A"
     for text_ in (
@@ -193,9 +189,7 @@ def test_an_unknown_token_is_refused(database: Database, clock: StandingClock) -
     assert last_used_at(database) is None
 
 
-def test_a_malformed_token_is_refused_without_a_query(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_malformed_token_is_refused_without_a_query(database: Database, clock: FakeClock) -> None:
     with statements(database) as executed:
         for text_ in ("", "guess", "\0", "é" * 47, "x" * 100_000, "a.b.c"):
             assert authenticate_token(text_, database=database, now=clock.now()) is None
@@ -203,7 +197,7 @@ def test_a_malformed_token_is_refused_without_a_query(
 
 
 def test_the_last_use_is_updated_at_most_once_per_minute(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     secret, start = issue(database, clock).secret, clock.now()
     recorded = []
@@ -216,7 +210,7 @@ def test_the_last_use_is_updated_at_most_once_per_minute(
 
 
 def test_authentication_between_two_updates_is_a_single_read(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     secret = issue(database, clock).secret
     assert authenticate_token(secret, database=database, now=clock.now())
@@ -228,7 +222,7 @@ def test_authentication_between_two_updates_is_a_single_read(
 
 
 def test_authentication_does_not_wait_for_a_concurrent_writer(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     secret = issue(database, clock).secret
     with database.transaction() as session:
@@ -253,7 +247,7 @@ REFUSING = {
 
 
 def test_a_failed_update_of_the_last_use_does_not_refuse_the_token(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     secret = issue(database, clock).secret
     with database.transaction() as session:
@@ -265,7 +259,7 @@ def test_a_failed_update_of_the_last_use_does_not_refuse_the_token(
 
 @pytest.mark.parametrize("permissions", [["gone.write"], ["gone.write", "fiches.read"]])
 def test_a_removed_permission_grants_nothing(
-    database: Database, clock: StandingClock, permissions: list[str]
+    database: Database, clock: FakeClock, permissions: list[str]
 ) -> None:
     secret = issue(database, clock).secret
     with database.transaction() as session:
@@ -279,7 +273,7 @@ REVOKED_INPUT = {"name": "x", "permissions": ["*"], "scope": "ALL"}
 
 
 def test_a_revoked_token_is_refused_from_the_next_call(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     issued, other = (create_token(REVOKED_INPUT, database=database, clock=clock) for _ in range(2))
     assert authenticate_token(issued.secret, database=database, now=clock.now())
@@ -289,22 +283,20 @@ def test_a_revoked_token_is_refused_from_the_next_call(
     assert authenticate_token(other.secret, database=database, now=clock.now())
 
 
-def test_a_second_revocation_keeps_the_first_time(database: Database, clock: StandingClock) -> None:
+def test_a_second_revocation_keeps_the_first_time(database: Database, clock: FakeClock) -> None:
     token = create_token(REVOKED_INPUT, database=database, clock=clock).token
     first = revoke_token(token.id, database=database, clock=clock)
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     assert revoke_token(token.id, database=database, clock=clock) == first
 
 
-def test_revoking_an_unknown_token_raises_not_found(
-    database: Database, clock: StandingClock
-) -> None:
+def test_revoking_an_unknown_token_raises_not_found(database: Database, clock: FakeClock) -> None:
     with pytest.raises(NotFoundError, match=r"^Token with ID '7' not found$"):
         revoke_token(7, database=database, clock=clock)
 
 
 def test_tokens_are_listed_newest_first_with_a_filter_for_active_ones(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     ids = [
         create_token(REVOKED_INPUT | more, database=database, clock=clock).token.id
@@ -327,14 +319,14 @@ def list_expiry(database: Database, token_id: int) -> datetime | None:
 
 
 def test_processes_that_concurrently_use_and_revoke_a_token_agree(
-    database: Database, database_url: str, clock: StandingClock
+    database: Database, database_url: str, clock: FakeClock
 ) -> None:
     issued = create_token(REVOKED_INPUT, database=database, clock=clock)
     calls = [
         (database_url, issued.secret, issued.token.id, clock.now(), is_user)
         for is_user in (True, False) * 2
     ]
-    first, revoker, second, other = at_once(use_or_revoke, *calls)
+    first, revoker, second, other = run_in_processes(use_or_revoke, *calls)
     for found in (first, second):
         known = found.count("known")
         assert found == ["known"] * known + ["refused"] * 2, "once refused, it stays refused"

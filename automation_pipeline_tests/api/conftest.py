@@ -20,8 +20,8 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.org_jobs.queries.organisations import has_organisation
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.openapi_check import openapi_check
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.org_jobs.data import OrgJobsData
 from automation_pipeline_tests.pricing.harness import PricingHarness
 
@@ -71,7 +71,7 @@ def client_of(api: ASGIApp, token: str) -> TestClient:
 
 
 @pytest.fixture
-def services(database: Database, clock: StandingClock) -> Services:
+def services(database: Database, clock: FakeClock) -> Services:
     made = services_on(database.url.render_as_string(hide_password=False))
     made.clock = clock
     made.__dict__["database"] = database
@@ -99,9 +99,9 @@ def client(api: ASGIApp) -> Generator[TestClient]:
 
 
 @pytest.fixture
-def harness(services: Services, clock: StandingClock) -> PricingHarness:
+def harness(services: Services, clock: FakeClock) -> PricingHarness:
     """A fake shop with two products at 10 EUR each, used by the API as well."""
-    made = PricingHarness(services.database, clock, FakeShop(*shelf(2)))
+    made = PricingHarness(services.database, clock, FakeShop(*product_variants(2)))
     services.__dict__["storefront"] = made.storefront
     return made
 
@@ -122,7 +122,7 @@ def login(api: ASGIApp) -> Login:
 
 
 @pytest.fixture
-def orgs(services: Services, clock: StandingClock) -> OrgJobsData:
+def orgs(services: Services, clock: FakeClock) -> OrgJobsData:
     """Creates entities of organisations directly in the database."""
     return OrgJobsData(services.database, clock)
 

@@ -14,7 +14,7 @@ from automation_pipeline.api.errors import BUG
 from automation_pipeline.automation.routes import schedules
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import MACHINE, services_on
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 LIST = "/api/automation/schedules"
 

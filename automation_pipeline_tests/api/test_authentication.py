@@ -7,7 +7,7 @@ import jwt
 
 from automation_pipeline.api.authentication import JwtSettings, caller_of
 from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 SECRET = "a-secret-that-is-long-enough-for-hs256"
 ISSUING = JwtSettings(SECRET, issuer="ai-audit", audience="ai-audit")

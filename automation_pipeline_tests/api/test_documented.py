@@ -14,7 +14,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.fiches.models.days import parse_day
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @cache

@@ -14,7 +14,7 @@ from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.logs import correlated
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.routes import requester_of
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 

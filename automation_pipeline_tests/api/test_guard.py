@@ -14,7 +14,7 @@ from automation_pipeline.core.access import Permission
 from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 
 SECRET = "https://records.example.test/secret-of-7"
@@ -27,7 +27,7 @@ ALL_BUT_RECORDINGS = {
 
 
 @pytest.fixture
-def audited(services: Services, clock: StandingClock) -> dict[str, str]:
+def audited(services: Services, clock: FakeClock) -> dict[str, str]:
     """An audited fiche of the groupe TEAM R1 with a cited call. Returns the values of path parameters."""
     bench = AuditHarness(services.database, clock, model=FakeLanguageModel(step_answer))
     bench.sell("7")

@@ -19,7 +19,7 @@ from automation_pipeline_tests.api.conftest import (
     services_on,
     user_token,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 # Routes with these permissions must respect the caller's scope.
 FICHE_PERMISSIONS = {

@@ -33,9 +33,9 @@ from automation_pipeline.org_jobs.tables import (
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login, Member, client_of, services_on, user_token
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.org_jobs.data import OrgJobsData
-from automation_pipeline_tests.tables import every_case
 
 SCHEDULES = "/api/automation/schedules"
 READ_AND_WRITE = {"automation.read": "GROUP", "automation.write": "GROUP"}
@@ -79,7 +79,7 @@ def test_an_id_with_another_spelling_is_400(
 
 
 def test_another_spelling_of_a_fiche_id_does_not_bypass_the_scope(
-    client: TestClient, login: Login, database: Database, clock: StandingClock
+    client: TestClient, login: Login, database: Database, clock: FakeClock
 ) -> None:
     row = FicheCacheRow(
         fiche_id="77", groupe="SUD", raw_data={}, fetched_at=clock.now(), expires_at=clock.now()

@@ -10,7 +10,7 @@ from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.queries.mirror import save_sales_list
 from automation_pipeline_tests.audits.harness import CALL_TEXT, AuditHarness
 from automation_pipeline_tests.fakes.crm import summary
-from automation_pipeline_tests.fakes.llm import honest, step_answer
+from automation_pipeline_tests.fakes.llm import honest_answer, step_answer
 
 DAY = date(2026, 2, 3)
 WEAK = "speaker_0: Bonjour, je vous appelle sans rien annoncer."
@@ -30,7 +30,9 @@ def record_sales(
 def answer_by_transcript(question: Question) -> Reply:
     """Answer honestly; in a weak call, the second of two points is absent."""
     is_weak = any(WEAK in message.content for message in question.messages)
-    return step_answer(question, statuts=["PRESENT", "ABSENT"]) if is_weak else honest(question)
+    return (
+        step_answer(question, statuts=["PRESENT", "ABSENT"]) if is_weak else honest_answer(question)
+    )
 
 
 def audit_day_of_sales(harness: AuditHarness, attempt: str = "run-1", width: int = 2) -> DayAudits:

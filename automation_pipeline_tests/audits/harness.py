@@ -32,7 +32,7 @@ from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.transcription.models import Chunk
 from automation_pipeline.transcription.queries.runs import save_transcripts
 from automation_pipeline_tests.audits.configurations import document
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import transcript
@@ -93,7 +93,7 @@ def count_statements(database: Database) -> Iterator[list[str]]:
 @dataclass
 class AuditHarness:
     database: Database
-    clock: StandingClock
+    clock: FakeClock
     model: FakeLanguageModel = field(default_factory=FakeLanguageModel)
     crm: FakeFicheSource = field(default_factory=FakeFicheSource)
     options: AuditOptions = OPTIONS

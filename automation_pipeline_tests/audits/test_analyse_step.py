@@ -7,8 +7,13 @@ from automation_pipeline.audits.models.chat import Question, Reply, Role, ToolCh
 from automation_pipeline.core.errors import InfrastructureError, PermanentError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, step_answer, wish
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.llm import (
+    USAGE,
+    FakeLanguageModel,
+    step_answer,
+    tool_call_reply,
+)
 
 READ = {
     "chunks": [{"recording_index": 0, "chunk_index": 0}],
@@ -18,7 +23,7 @@ READ = {
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(database, clock)
 
 
@@ -29,9 +34,11 @@ def database_kind() -> str:
 
 def reads_then_answers(question: Question) -> Reply:
     if question.tool_choice is ToolChoice.REQUIRED:
-        return wish("searchTranscript", query="enregistré", maxResults=None, minTermLength=None)
+        return tool_call_reply(
+            "searchTranscript", query="enregistré", maxResults=None, minTermLength=None
+        )
     if question.messages[-1].role is Role.TOOL and "full_text" not in question.messages[-1].content:
-        return wish("getTranscriptChunks", "call_2", **READ)
+        return tool_call_reply("getTranscriptChunks", "call_2", **READ)
     return step_answer(question)
 
 
@@ -42,7 +49,7 @@ def test_with_tools_the_transcript_is_not_in_the_prompt_and_still_quoted(
     harness.sell("1900417")
     audit = harness.audit("1900417", harness.configure(steps=1), use_rlm=True)
     assert audit.score_percentage == 100.0
-    assert "TRANSCRIPTION" not in harness.model.asked[0].messages[1].content
+    assert "TRANSCRIPTION" not in harness.model.questions[0].messages[1].content
     assert harness.row().transcript_mode == "tools"
     assert harness.row().total_tokens == 3 * USAGE.total_tokens
     [step] = harness.steps()
@@ -71,13 +78,13 @@ def test_the_rounds_are_bounded_and_the_last_one_has_no_tools(harness: AuditHarn
         lambda question: (
             step_answer(question)
             if question.tool_choice is ToolChoice.NONE
-            else wish("searchTranscript", f"call_{len(question.messages)}", **search)
+            else tool_call_reply("searchTranscript", f"call_{len(question.messages)}", **search)
         )
     )
     harness.set_options(rounds=4)
     harness.sell("1900417")
     harness.audit("1900417", harness.configure(steps=1), use_rlm=True)
-    choices = [question.tool_choice for question in harness.model.asked]
+    choices = [question.tool_choice for question in harness.model.questions]
     assert choices == [ToolChoice.REQUIRED, ToolChoice.AUTO, ToolChoice.AUTO, ToolChoice.NONE]
 
 
@@ -94,7 +101,9 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(
     def greedy(question: Question) -> Reply:
         if question.tool_choice is ToolChoice.NONE:
             return step_answer(question)
-        return wish("getTranscriptChunks", f"call_{len(question.messages)}", **everything)
+        return tool_call_reply(
+            "getTranscriptChunks", f"call_{len(question.messages)}", **everything
+        )
 
     harness.model = FakeLanguageModel(greedy)
     harness.set_options(max_prompt_characters=60_000)
@@ -105,7 +114,7 @@ def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(
     assert (audit.status, audit.failed) == ("completed", 0)
     assert harness.row().transcript_mode == "tools"
     assert harness.row().use_rlm is False
-    assert max(question.characters for question in harness.model.asked) <= 60_000
+    assert max(question.characters for question in harness.model.questions) <= 60_000
     assert harness.model.calls > 4
 
 
@@ -132,7 +141,7 @@ def test_a_truncated_answer_is_requested_again(harness: AuditHarness) -> None:
     harness.model = FakeLanguageModel(lambda question: cut.pop() if cut else step_answer(question))
     harness.sell("1900417")
     assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 100.0
-    assert "coupée" in harness.model.asked[-1].messages[-1].content
+    assert "coupée" in harness.model.questions[-1].messages[-1].content
 
 
 def test_without_gating_an_invented_quotation_stands(harness: AuditHarness) -> None:

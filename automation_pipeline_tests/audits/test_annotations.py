@@ -15,8 +15,8 @@ from automation_pipeline.core.errors import InvalidInputError, NotFoundError
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_open_run
+from automation_pipeline_tests.factories import make_open_run, make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 def change(harness: AuditHarness, audit_id: int, given: Mapping[str, object]) -> dict[str, object]:
@@ -25,7 +25,7 @@ def change(harness: AuditHarness, audit_id: int, given: Mapping[str, object]) ->
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(database, clock)
 
 
@@ -40,10 +40,8 @@ def listed(harness: AuditHarness) -> list[str]:
         return [str(row["id"]) for row in list_audits(session, AuditFilter())[0]]
 
 
-def test_only_given_fields_change(
-    harness: AuditHarness, audit_id: int, clock: StandingClock
-) -> None:
-    run_id = an_open_run(harness.database, clock).run_id
+def test_only_given_fields_change(harness: AuditHarness, audit_id: int, clock: FakeClock) -> None:
+    run_id = make_open_run(harness.database, clock).run_id
     given = {
         "notes": "Called back",
         "automation_schedule_id": "1",
@@ -76,13 +74,13 @@ def test_only_given_fields_change(
 def test_a_run_of_another_schedule_is_refused(
     harness: AuditHarness,
     audit_id: int,
-    clock: StandingClock,
+    clock: FakeClock,
     before: dict[str, object],
     given: dict[str, object],
 ) -> None:
     assert (
-        an_open_run(harness.database, clock).run_id,
-        a_schedule(harness.database, clock).id,
+        make_open_run(harness.database, clock).run_id,
+        make_schedule(harness.database, clock).id,
     ) == (
         1,
         2,
@@ -95,8 +93,8 @@ def test_a_run_of_another_schedule_is_refused(
     assert (result["automationScheduleId"], result["automationRunId"]) == ("1", "1")
 
 
-def test_null_clears_a_field(harness: AuditHarness, audit_id: int, clock: StandingClock) -> None:
-    run_id = an_open_run(harness.database, clock).run_id
+def test_null_clears_a_field(harness: AuditHarness, audit_id: int, clock: FakeClock) -> None:
+    run_id = make_open_run(harness.database, clock).run_id
     update_audit(
         audit_id,
         parse(AuditChange, {"notes": "x", "automation_run_id": run_id}, INVALID_CHANGE),
@@ -176,7 +174,7 @@ def test_an_unknown_audit_is_not_found(harness: AuditHarness) -> None:
 
 
 @pytest.fixture
-def three_audits(database: Database, clock: StandingClock) -> AuditHarness:
+def three_audits(database: Database, clock: FakeClock) -> AuditHarness:
     """Three audits of one fiche."""
     three_audits = AuditHarness(database, clock)
     three_audits.sell("1900417")

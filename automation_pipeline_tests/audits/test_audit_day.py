@@ -13,13 +13,13 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.days import audit_day_of_sales, record_sales
 from automation_pipeline_tests.audits.harness import AuditHarness, call
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     harness = AuditHarness(database, clock)
     harness.set_options(steps_at_once=1)
     return harness
@@ -32,8 +32,8 @@ def rows(harness: AuditHarness) -> list[AuditRow]:
 
 def expire_cached_details(harness: AuditHarness) -> None:
     """Expire the cached CRM data and clear the log of requests."""
-    harness.clock.pass_time(timedelta(hours=1))
-    harness.crm.asked.clear()
+    harness.clock.advance(timedelta(hours=1))
+    harness.crm.requests.clear()
 
 
 def test_every_automatic_configuration_judges_every_fiche_once(harness: AuditHarness) -> None:
@@ -56,9 +56,9 @@ def test_a_repeated_day_calls_neither_the_crm_nor_the_model(harness: AuditHarnes
     harness.configure(runAutomatically=True)
     record_sales(harness, "1", "2")
     first, calls = audit_day_of_sales(harness, attempt="run-1"), harness.model.calls
-    harness.crm.asked.clear()
+    harness.crm.requests.clear()
     assert audit_day_of_sales(harness, attempt="run-2") == first
-    assert (harness.model.calls, harness.crm.asked, harness.audits()) == (calls, [], 2)
+    assert (harness.model.calls, harness.crm.requests, harness.audits()) == (calls, [], 2)
 
 
 def test_a_completed_manual_audit_counts_for_the_day(harness: AuditHarness) -> None:
@@ -151,4 +151,4 @@ def test_audits_run_concurrently_up_to_the_limit(harness: AuditHarness, width: i
     harness.configure(steps=1, runAutomatically=True)
     record_sales(harness, *map(str, range(1, 2 * width + 1)))
     assert audit_day_of_sales(harness, width=width).audited == 2 * width
-    assert harness.model.most_at_once == width
+    assert harness.model.max_concurrent == width

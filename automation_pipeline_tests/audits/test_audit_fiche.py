@@ -14,17 +14,17 @@ from automation_pipeline.core.errors import NotFoundError, PermanentError, Trans
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import step_document
 from automation_pipeline_tests.audits.harness import AuditHarness, call, count_statements
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(database, clock)
 
 
 def positions(model: FakeLanguageModel) -> Counter[int]:
-    return Counter(StepInPrompt.of(question).position for question in model.asked)
+    return Counter(StepInPrompt.of(question).position for question in model.questions)
 
 
 def test_an_audit_judges_every_step_once_and_is_scored(harness: AuditHarness) -> None:
@@ -125,7 +125,7 @@ def test_an_invalid_answer_is_sent_back_with_its_problem(harness: AuditHarness) 
     harness.model = FakeLanguageModel(answer)
     harness.sell("1900417")
     assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 100.0
-    last = harness.model.asked[-1]
+    last = harness.model.questions[-1]
     assert [message.role for message in last.messages[2:]] == [Role.ASSISTANT, Role.USER] * 2
     assert "traite" in last.messages[-1].content
     assert harness.row().total_tokens == 3 * USAGE.total_tokens
@@ -239,7 +239,7 @@ def test_an_audit_with_nothing_to_judge_fails(
 def test_an_audit_of_a_fiche_unknown_to_the_crm_fails(harness: AuditHarness) -> None:
     harness.sell("1900417")
     harness.crm.remove("1900417")
-    harness.clock.pass_time(timedelta(days=1))
+    harness.clock.advance(timedelta(days=1))
     audit = harness.audit("1900417", harness.configure(steps=1))
     assert (audit.status, audit.error) == ("failed", "Fiche 1900417 not found (404)")
     assert [event["failed_phase"] for event in harness.events("audit.failed")] == [

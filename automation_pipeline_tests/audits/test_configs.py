@@ -45,19 +45,19 @@ from automation_pipeline_tests.audits.configurations import (
     step_document,
     with_database,
 )
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 STEP = {name: value for name, value in step_document(9).items() if name != "position"}
 
 
 @pytest.mark.parametrize("given", [STEP, STEP | {"position": 4}])
 def test_a_new_step_is_the_last(
-    database: Database, clock: StandingClock, given: dict[str, object]
+    database: Database, clock: FakeClock, given: dict[str, object]
 ) -> None:
     config_id = add(database)
     before = read(database, config_id)
-    clock.pass_time(timedelta(hours=1))
+    clock.advance(timedelta(hours=1))
     added = add_step(config_id, given, database=database, clock=clock)
     stored = read(database, config_id)
     assert stored.step(added.id) == added
@@ -69,7 +69,7 @@ def test_a_new_step_is_the_last(
 
 
 def test_a_taken_position_is_refused_with_the_free_position(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     config_id = add(database)
     before = read(database, config_id)
@@ -81,7 +81,7 @@ def test_a_taken_position_is_refused_with_the_free_position(
 
 
 def test_adding_a_step_to_an_unknown_configuration_is_not_found(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     with pytest.raises(NotFoundError, match="Audit config with ID '7' not found"):
         add_step(7, STEP, database=database, clock=clock)
@@ -103,16 +103,16 @@ def test_concurrent_processes_add_steps_without_a_gap(
     config_id = add(database, steps=1)
     added = [
         step_id
-        for ids in at_once(add_many, *[(database_url, config_id, 4)] * CREW)
+        for ids in run_in_processes(add_many, *[(database_url, config_id, 4)] * PROCESS_COUNT)
         for step_id in ids
     ]
     stored = read(database, config_id)
     assert set(stored.step_ids[1:]) == set(added)
-    assert len(stored.step_ids) == 1 + 4 * CREW
+    assert len(stored.step_ids) == 1 + 4 * PROCESS_COUNT
     assert parse_config(config_document(stored.config)) == stored.config
 
 
-def test_a_created_configuration_has_its_steps(database: Database, clock: StandingClock) -> None:
+def test_a_created_configuration_has_its_steps(database: Database, clock: FakeClock) -> None:
     stored = create_config(FULL, database=database, clock=clock)
     assert stored == read(database, stored.id)
     assert (stored.config, stored.created_at, stored.updated_at) == (
@@ -134,7 +134,7 @@ def test_a_created_configuration_has_its_steps(database: Database, clock: Standi
     ],
 )
 def test_an_invalid_configuration_is_not_stored(
-    database: Database, clock: StandingClock, given: dict[str, object], complaint: str
+    database: Database, clock: FakeClock, given: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
         create_config(given, database=database, clock=clock)
@@ -164,7 +164,7 @@ def test_a_configuration_in_use_is_not_deleted(database: Database) -> None:
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_the_following_steps_move_up(database: Database, clock: StandingClock, index: int) -> None:
+def test_the_following_steps_move_up(database: Database, clock: FakeClock, index: int) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
     delete_step(before.step_ids[index], database=database, clock=clock)
@@ -178,7 +178,7 @@ def test_the_following_steps_move_up(database: Database, clock: StandingClock, i
     assert read(database, other) == elsewhere
 
 
-def test_the_only_step_is_not_deleted(database: Database, clock: StandingClock) -> None:
+def test_the_only_step_is_not_deleted(database: Database, clock: FakeClock) -> None:
     config_id = add(database, steps=1)
     before = read(database, config_id)
     with pytest.raises(ConflictError, match="is the only one of audit config"):
@@ -186,7 +186,7 @@ def test_the_only_step_is_not_deleted(database: Database, clock: StandingClock) 
     assert read(database, config_id) == before
 
 
-def test_deleting_an_unknown_step_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_deleting_an_unknown_step_is_not_found(database: Database, clock: FakeClock) -> None:
     config_id = add(database)
     step_id = read(database, config_id).step_ids[0]
     delete_step(step_id, database=database, clock=clock)
@@ -211,7 +211,11 @@ def test_concurrent_deletions_leave_one_step_without_a_gap(
 ) -> None:
     config_id = add(database, steps=5)
     ids = list(read(database, config_id).step_ids)
-    result = [one for many in at_once(delete_many, *[(database_url, ids)] * CREW) for one in many]
+    result = [
+        one
+        for many in run_in_processes(delete_many, *[(database_url, ids)] * PROCESS_COUNT)
+        for one in many
+    ]
     stored = read(database, config_id)
     assert result.count("deleted") == 4
     assert set(result) <= {"deleted", "NotFoundError", "ConflictError"}
@@ -226,15 +230,15 @@ def stored(database: Database) -> list[StoredConfig]:
 
 
 def import_later(
-    database: Database, clock: StandingClock, given: dict[str, object], *, update: bool = False
+    database: Database, clock: FakeClock, given: dict[str, object], *, update: bool = False
 ) -> ImportedConfig:
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     return import_config(given, update=update, database=database, clock=clock)
 
 
 @pytest.mark.parametrize("update", [False, True])
 def test_the_first_import_creates_and_the_next_changes_nothing(
-    database: Database, clock: StandingClock, update: bool
+    database: Database, clock: FakeClock, update: bool
 ) -> None:
     first = import_later(database, clock, FULL, update=update)
     [before] = stored(database)
@@ -244,14 +248,14 @@ def test_the_first_import_creates_and_the_next_changes_nothing(
     assert before.created_at == clock.now() - timedelta(seconds=1)
 
 
-def test_importing_an_export_changes_nothing(database: Database, clock: StandingClock) -> None:
+def test_importing_an_export_changes_nothing(database: Database, clock: FakeClock) -> None:
     import_later(database, clock, FULL)
     [before] = stored(database)
     assert import_later(database, clock, config_document(before.config)).outcome == "unchanged"
 
 
 def test_an_import_with_a_known_name_and_other_content_is_a_conflict(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     config_id = import_later(database, clock, document()).id
     [before] = stored(database)
@@ -273,7 +277,7 @@ def test_an_import_with_a_known_name_and_other_content_is_a_conflict(
     assert (after.config.is_active, len(after.config.steps)) == (False, 4)
 
 
-def test_another_name_is_another_configuration(database: Database, clock: StandingClock) -> None:
+def test_another_name_is_another_configuration(database: Database, clock: FakeClock) -> None:
     ids = [
         import_later(database, clock, document(name), update=True).id
         for name in ("Sales", "sales", "Sales 2")
@@ -294,7 +298,7 @@ def test_another_name_is_another_configuration(database: Database, clock: Standi
     ],
 )
 def test_an_invalid_import_is_not_stored(
-    database: Database, clock: StandingClock, given: dict[str, object], field: str
+    database: Database, clock: FakeClock, given: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
         import_later(database, clock, given)
@@ -307,22 +311,29 @@ def test_concurrent_imports_of_one_file_store_one_configuration(
 ) -> None:
     answers = [
         one
-        for many in at_once(import_many, *[(database_url, FULL, False, 3)] * CREW)
+        for many in run_in_processes(import_many, *[(database_url, FULL, False, 3)] * PROCESS_COUNT)
         for one in many
     ]
     [only] = stored(database)
     assert {config_id for config_id, _ in answers} == {only.id}
-    assert Counter(outcome for _, outcome in answers) == {"created": 1, "unchanged": 3 * CREW - 1}
+    assert Counter(outcome for _, outcome in answers) == {
+        "created": 1,
+        "unchanged": 3 * PROCESS_COUNT - 1,
+    }
 
 
 @pytest.mark.parametrize("update", [False, True])
 def test_concurrent_imports_of_different_files_with_one_name_store_one_of_them(
     database: Database, database_url: str, update: bool
 ) -> None:
-    files = [document(description=f"file {number}", steps=number + 1) for number in range(CREW)]
+    files = [
+        document(description=f"file {number}", steps=number + 1) for number in range(PROCESS_COUNT)
+    ]
     answers = [
         one
-        for many in at_once(import_many, *((database_url, file, update, 3) for file in files))
+        for many in run_in_processes(
+            import_many, *((database_url, file, update, 3) for file in files)
+        )
         for one in many
     ]
     [only] = stored(database)
@@ -349,7 +360,7 @@ def reorder_many(url: str, config_id: int, order: tuple[int, ...], times: int) -
 )
 @given(data=st.data())
 def test_steps_get_the_requested_order(
-    database: Database, clock: StandingClock, data: st.DataObject
+    database: Database, clock: FakeClock, data: st.DataObject
 ) -> None:
     config_id = add(database, steps=6)
     before = read(database, config_id)
@@ -363,7 +374,7 @@ def test_steps_get_the_requested_order(
 
 
 def test_an_incomplete_order_is_refused_without_changes(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     config_id = add(database)
     before = read(database, config_id)
@@ -373,7 +384,7 @@ def test_an_incomplete_order_is_refused_without_changes(
 
 
 def test_reordering_an_unknown_configuration_is_not_found(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     with pytest.raises(NotFoundError):
         reorder_steps(7, [1], database=database, clock=clock)
@@ -383,21 +394,21 @@ def test_concurrent_reorders_run_one_after_the_other(database: Database, databas
     config_id = add(database, steps=5)
     steps = read(database, config_id).step_ids
     orders = [steps, steps[::-1], steps[2:] + steps[:2], (*steps[3:], *steps[2::-1])]
-    assert len(orders) == CREW
-    at_once(reorder_many, *((database_url, config_id, order, 5) for order in orders))
+    assert len(orders) == PROCESS_COUNT
+    run_in_processes(reorder_many, *((database_url, config_id, order, 5) for order in orders))
     last = read(database, config_id)
     assert last.step_ids in {order[4:] + order[:4] for order in orders}
     assert [step.position for step in last.config.steps] == [1, 2, 3, 4, 5]
 
 
 def test_a_configuration_in_use_is_deactivated_and_activated(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     config_id = add(database)
     with database.transaction() as session:
         add_audit(session, config_id)
     before = read(database, config_id)
-    clock.pass_time(timedelta(minutes=1))
+    clock.advance(timedelta(minutes=1))
     for active in (False, True):
         result = set_config_active(config_id, active=active, database=database, clock=clock)
         config = replace(before.config, is_active=active)
@@ -409,13 +420,13 @@ def test_a_configuration_in_use_is_deactivated_and_activated(
 
 
 def test_activating_an_unknown_configuration_is_not_found(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     with pytest.raises(NotFoundError):
         set_config_active(7, active=True, database=database, clock=clock)
 
 
-def test_fields_change_and_steps_keep_their_ids(database: Database, clock: StandingClock) -> None:
+def test_fields_change_and_steps_keep_their_ids(database: Database, clock: FakeClock) -> None:
     config_id = add(database, description="old", systemPrompt="old")
     before = read(database, config_id)
     stored = update_config(
@@ -430,7 +441,7 @@ def test_fields_change_and_steps_keep_their_ids(database: Database, clock: Stand
     )
 
 
-def test_changed_steps_get_new_ids(database: Database, clock: StandingClock) -> None:
+def test_changed_steps_get_new_ids(database: Database, clock: FakeClock) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
     stored = update_config(config_id, {"steps": FULL["steps"]}, database=database, clock=clock)
@@ -439,7 +450,7 @@ def test_changed_steps_get_new_ids(database: Database, clock: StandingClock) -> 
     assert read(database, other) == elsewhere
 
 
-def test_an_equal_configuration_changes_nothing(database: Database, clock: StandingClock) -> None:
+def test_an_equal_configuration_changes_nothing(database: Database, clock: FakeClock) -> None:
     config_id = add(database)
     before = read(database, config_id)
     for change in ({}, {"name": "Sales"}, config_document(before.config)):
@@ -448,7 +459,7 @@ def test_an_equal_configuration_changes_nothing(database: Database, clock: Stand
 
 
 def test_an_invalid_change_of_a_configuration_changes_nothing(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     config_id = add(database)
     before = read(database, config_id)
@@ -460,7 +471,7 @@ def test_an_invalid_change_of_a_configuration_changes_nothing(
 
 
 def test_changing_an_unknown_configuration_is_not_found(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     with pytest.raises(NotFoundError):
         update_config(7, {}, database=database, clock=clock)
@@ -482,15 +493,15 @@ def test_concurrent_changes_are_all_kept(database: Database, database_url: str) 
         [{"runAutomatically": True}] * 4,
         [{"steps": document(steps=count)["steps"]} for count in (2, 5, 1, 4)],
     ]
-    assert len(changes) == CREW
-    at_once(update_many, *((database_url, config_id, given) for given in changes))
+    assert len(changes) == PROCESS_COUNT
+    run_in_processes(update_many, *((database_url, config_id, given) for given in changes))
     result = read(database, config_id).config
     assert (result.description, result.system_prompt, result.run_automatically) == ("d", "p", True)
     assert result.steps == parse_config(document(steps=4)).steps
 
 
 def test_given_fields_of_a_step_change_and_null_clears(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     config_id = add(database, description="stays")
     before = read(database, config_id)
@@ -518,10 +529,10 @@ def test_given_fields_of_a_step_change_and_null_clears(
     assert cleared.step == replace(wanted, description=None)
 
 
-def test_an_equal_step_changes_nothing(database: Database, clock: StandingClock) -> None:
+def test_an_equal_step_changes_nothing(database: Database, clock: FakeClock) -> None:
     config_id = add(database)
     before = read(database, config_id)
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     for change in ({}, {"position": 2, "name": "Step 2"}):
         assert update_step(
             before.step_ids[1], change, database=database, clock=clock
@@ -531,7 +542,7 @@ def test_an_equal_step_changes_nothing(database: Database, clock: StandingClock)
 
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_step_moved_to_the_end_leaves_no_gap(
-    database: Database, clock: StandingClock, index: int
+    database: Database, clock: FakeClock, index: int
 ) -> None:
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
@@ -550,7 +561,7 @@ def test_a_step_moved_to_the_end_leaves_no_gap(
     assert read(database, other) == elsewhere
 
 
-def test_a_gap_in_stored_positions_can_be_filled(database: Database, clock: StandingClock) -> None:
+def test_a_gap_in_stored_positions_can_be_filled(database: Database, clock: FakeClock) -> None:
     config_id = add(database)
     first, second, third = read(database, config_id).step_ids
     with database.transaction() as session:
@@ -566,7 +577,7 @@ def test_a_gap_in_stored_positions_can_be_filled(database: Database, clock: Stan
     "given", [{"position": 1}, {"position": 7}, {"weight": 0}, {"name": None}, {"nmae": "x"}]
 )
 def test_an_invalid_change_of_a_step_changes_nothing(
-    database: Database, clock: StandingClock, given: dict[str, object]
+    database: Database, clock: FakeClock, given: dict[str, object]
 ) -> None:
     config_id = add(database)
     before = read(database, config_id)
@@ -576,7 +587,7 @@ def test_an_invalid_change_of_a_step_changes_nothing(
     assert read(database, config_id) == before
 
 
-def test_changing_an_unknown_step_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_changing_an_unknown_step_is_not_found(database: Database, clock: FakeClock) -> None:
     with pytest.raises(NotFoundError, match=r"^Audit step with ID '7' not found$"):
         update_step(7, dict(FULL["steps"][0]), database=database, clock=clock)
 

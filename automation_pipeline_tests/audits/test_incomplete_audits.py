@@ -26,7 +26,7 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import step_document
 from automation_pipeline_tests.audits.harness import AuditHarness, call
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
 
 FICHE = "1900417"
@@ -34,12 +34,12 @@ Answer = Callable[[Question], Reply | Exception]
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(database, clock)
 
 
 def positions(model: FakeLanguageModel) -> Counter[int]:
-    return Counter(StepInPrompt.of(question).position for question in model.asked)
+    return Counter(StepInPrompt.of(question).position for question in model.questions)
 
 
 def reply_at_step(position: int, reply: Reply | Exception) -> Answer:
@@ -168,7 +168,7 @@ def sell_partly_transcribed(harness: AuditHarness, *, of: int) -> None:
     """Store `of` calls of which the first is transcribed."""
     calls = [call(f"{FICHE}{number}") for number in range(of)]
     harness.sell(FICHE, calls[0])
-    harness.clock.pass_time_a_second()
+    harness.clock.advance_one_second()
     harness.sell(FICHE, *calls, text=None)
 
 
@@ -229,7 +229,7 @@ def test_without_any_transcript_the_error_names_the_reason(harness: AuditHarness
 
 def test_recordings_without_audio_are_shown_but_not_required(harness: AuditHarness) -> None:
     harness.sell(FICHE, call(f"{FICHE}1"))
-    harness.clock.pass_time_a_second()
+    harness.clock.advance_one_second()
     harness.sell(FICHE, call(f"{FICHE}1"), call(f"{FICHE}2", url=" "), text=None)
     assert harness.audit(FICHE, harness.configure(steps=1)).score_percentage == 100.0
     coverage = harness.row().coverage or {}

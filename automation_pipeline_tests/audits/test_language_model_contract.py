@@ -29,10 +29,15 @@ from automation_pipeline_tests.fakes.llm import (
     FakeLanguageModel,
     StepInPrompt,
     citations,
-    saying,
+    json_reply,
     step_answer,
 )
-from automation_pipeline_tests.outside import NO_CERTIFICATES, fault, forget, simulator
+from automation_pipeline_tests.simulator_control import (
+    NO_CERTIFICATES,
+    add_faults,
+    reset,
+    running_simulator,
+)
 
 Result = TypeVar("Result")
 
@@ -168,15 +173,17 @@ class Provider:
 
 
 @pytest.fixture(scope="module")
-def simulated() -> Iterator[str]:
-    with simulator("--llm-key", KEY) as url:
+def simulator_url() -> Iterator[str]:
+    with running_simulator("--llm-key", KEY) as url:
         yield url
 
 
 @pytest.fixture(params=["fake", "http"])
 def provider(request: pytest.FixtureRequest) -> Provider:
     return (
-        in_memory() if request.param == "fake" else over_http(request.getfixturevalue("simulated"))
+        in_memory()
+        if request.param == "fake"
+        else over_http(request.getfixturevalue("simulator_url"))
     )
 
 
@@ -197,7 +204,7 @@ def client(
 
 
 def over_http(url: str) -> Provider:
-    forget(url)
+    reset(url)
 
     def calls() -> int:
         answer = httpx.get(
@@ -205,7 +212,9 @@ def over_http(url: str) -> Provider:
         ).raise_for_status()
         return answer.json()["routes"][ROUTE]["calls"]
 
-    return Provider(lambda: client(url), lambda _, rule: fault(url, {"route": ROUTE} | rule), calls)
+    return Provider(
+        lambda: client(url), lambda _, rule: add_faults(url, {"route": ROUTE} | rule), calls
+    )
 
 
 def test_the_name_is_that_of_the_configured_model(provider: Provider) -> None:
@@ -342,9 +351,9 @@ def test_a_check_with_a_valid_key_and_model_passes(provider: Provider) -> None:
 
 @pytest.mark.parametrize(("key", "model"), [("sk-wrong", MODEL), (KEY, "gpt-unknown")])
 def test_the_check_raises_a_permanent_error_for_a_wrong_key_or_model(
-    simulated: str, key: str, model: str
+    simulator_url: str, key: str, model: str
 ) -> None:
-    forget(simulated)
+    reset(simulator_url)
 
     @contextmanager
     def refused() -> Iterator[None]:
@@ -352,7 +361,7 @@ def test_the_check_raises_a_permanent_error_for_a_wrong_key_or_model(
             yield
         assert key not in str(caught.value)
 
-    provider = replace(over_http(simulated), open=lambda: client(simulated, key, model))
+    provider = replace(over_http(simulator_url), open=lambda: client(simulator_url, key, model))
     with refused():
         provider.ask()
     with refused():
@@ -363,17 +372,19 @@ def test_the_check_raises_a_permanent_error_for_a_wrong_key_or_model(
     ("body", "is_cut", "refuses"), [("content_cut", True, False), ("refusal", False, True)]
 )
 def test_a_truncated_or_refused_answer_is_a_reply_with_its_usage(
-    simulated: str, body: str, is_cut: bool, refuses: bool
+    simulator_url: str, body: str, is_cut: bool, refuses: bool
 ) -> None:
-    provider = over_http(simulated)
+    provider = over_http(simulator_url)
     provider.fail_all(TransientError("not this"), {"body": body})
     reply = provider.ask()
     assert (reply.is_cut, reply.refusal is not None) == (is_cut, refuses)
     assert reply.usage.prompt_tokens > 0
 
 
-def test_a_hanging_provider_times_out_and_its_connection_closes(simulated: str) -> None:
-    provider = replace(over_http(simulated), open=lambda: client(simulated, timeout_seconds=0.2))
+def test_a_hanging_provider_times_out_and_its_connection_closes(simulator_url: str) -> None:
+    provider = replace(
+        over_http(simulator_url), open=lambda: client(simulator_url, timeout_seconds=0.2)
+    )
     provider.fail_all(TransientError("not this"), {"hang": True})
     assert isinstance(provider.error(), TransientError)
 
@@ -387,7 +398,7 @@ def test_the_check_of_the_fake_can_fail() -> None:
 
 def test_the_fake_follows_its_script_and_configured_failures() -> None:
     fake = FakeLanguageModel(
-        [saying({"a": 1}), TransientError("two"), saying({"a": 3}, Usage(1, 2))]
+        [json_reply({"a": 1}), TransientError("two"), json_reply({"a": 3}, Usage(1, 2))]
     )
     fake.fail_once(TransientError("one"))
     outcomes: list[object] = []
@@ -397,7 +408,7 @@ def test_the_fake_follows_its_script_and_configured_failures() -> None:
         except TransientError as error:
             outcomes.append(str(error))
     assert outcomes == ["one", {"a": 1}, "two", {"a": 3}]
-    with pytest.raises(AssertionError, match="asked more often"):
+    with pytest.raises(AssertionError, match="more questions than it has replies"):
         asyncio.run(fake.ask(QUESTION))
     assert fake.calls == 5
 
@@ -410,7 +421,7 @@ def test_the_fake_counts_concurrent_questions() -> None:
             await asyncio.gather(fake.ask(QUESTION), fake.ask(QUESTION))
 
     asyncio.run(three_pairs())
-    assert (fake.most_at_once, fake.calls) == (2, 6)
+    assert (fake.max_concurrent, fake.calls) == (2, 6)
 
 
 def test_the_honest_answer_is_based_on_the_prompt() -> None:

@@ -23,15 +23,15 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
 from automation_pipeline_tests.audits.reviewers import set_state
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_open_run
+from automation_pipeline_tests.factories import make_open_run, make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 FICHES = ("1900417", "1900418", "1900419")
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(database, clock)
 
 
@@ -161,9 +161,9 @@ def test_the_sweep_keeps_claimed_audits(harness: AuditHarness) -> None:
 
 
 def test_an_audit_may_belong_only_to_an_existing_automation(
-    harness: AuditHarness, clock: StandingClock
+    harness: AuditHarness, clock: FakeClock
 ) -> None:
-    run_id, config = an_open_run(harness.database, clock).run_id, harness.configure()
+    run_id, config = make_open_run(harness.database, clock).run_id, harness.configure()
     options = AuditRequestOptions(
         audit_config_id=config, schedule_id=1, run_id=run_id, user_id="anna"
     )
@@ -182,7 +182,7 @@ def test_an_audit_may_belong_only_to_an_existing_automation(
         ("automation_schedule_id", "does not exist"),
         ("automation_run_id", "does not exist"),
     )
-    elsewhere = a_schedule(harness.database, clock).id
+    elsewhere = make_schedule(harness.database, clock).id
     with pytest.raises(InvalidInputError) as refused:
         request_audits(
             ["2"], replace(options, schedule_id=elsewhere), database=harness.database, clock=clock
@@ -192,7 +192,7 @@ def test_an_audit_may_belong_only_to_an_existing_automation(
 
 
 @pytest.fixture
-def rerun_harness(database: Database, clock: StandingClock) -> AuditHarness:
+def rerun_harness(database: Database, clock: FakeClock) -> AuditHarness:
     rerun_harness = AuditHarness(database, clock)
     rerun_harness.sell("1900417")
     rerun_harness.audit("1900417", rerun_harness.configure(steps=2))

@@ -17,14 +17,14 @@ from automation_pipeline.core.errors import (
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.harness import CALL_TEXT, AuditHarness
 from automation_pipeline_tests.audits.reviewers import set_state
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
 
 AGAIN = Usage(prompt_tokens=700, completion_tokens=7)
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     model = FakeLanguageModel(
         lambda question: step_answer(question, statuts=["PRESENT", "ABSENT"], score=3)
     )
@@ -71,7 +71,7 @@ def test_a_rerun_replaces_the_step_and_rescores_the_audit(
     row = harness.row()
     assert (float(row.score_percentage), row.niveau) == (80.0, "BON")
     assert row.result_data["audit"]["results"]["compliance"]["score"] == 80.0  # type: ignore[index]  # JSON
-    [question] = harness.model.asked
+    [question] = harness.model.questions
     assert "Instructions complémentaires : Listen to the end." in question.messages[1].content
     assert "Résultat précédent" not in question.messages[1].content
 
@@ -176,7 +176,7 @@ def test_a_rerun_with_longer_calls_uses_tools(harness: AuditHarness, audit_id: i
     harness.transcribe("1900417", f"{CALL_TEXT}\n" * 30, times=10)
     harness.set_options(max_prompt_characters=20_000)
     rerun(harness)
-    assert harness.model.asked[0].tools
+    assert harness.model.questions[0].tools
 
 
 def test_the_history_of_a_rerun_starts_from_a_concurrent_review(
@@ -220,7 +220,7 @@ def test_an_impossible_rerun_does_not_call_the_model(harness: AuditHarness, audi
 
 
 @pytest.fixture
-def point_harness(database: Database, clock: StandingClock) -> AuditHarness:
+def point_harness(database: Database, clock: FakeClock) -> AuditHarness:
     """One step of two points, the second ABSENT; the model answers differently now."""
     model = FakeLanguageModel(
         lambda question: step_answer(question, statuts=["PRESENT", "ABSENT"], score=3)
@@ -248,7 +248,7 @@ def test_a_rerun_of_a_point_replaces_it_and_may_raise_the_score(
 ) -> None:
     first = point_harness.steps()[0].finding.points[0]
     step = rerun_point(point_harness, 2, instructions="Listen again.")
-    [question] = point_harness.model.asked
+    [question] = point_harness.model.questions
     assert StepInPrompt.of(question).points == ("Recording announced",)
     assert "Résultat précédent : ABSENT : Jugé ABSENT." in question.messages[1].content
     assert "Instructions complémentaires : Listen again." in question.messages[1].content

@@ -14,13 +14,13 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import step_document
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.audits.reviewers import record_reviews, set_state
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     """Every step was found half met: 3 of 5 points each, 60 %."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
@@ -160,7 +160,7 @@ POINTS = ["Name", "Company", "Recording", "Right to object"]
 
 
 @pytest.fixture
-def point_harness(database: Database, clock: StandingClock) -> AuditHarness:
+def point_harness(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(
         database, clock, model=FakeLanguageModel(lambda asked: step_answer(asked, statuts="ABSENT"))
     )
@@ -254,8 +254,10 @@ def test_a_review_that_changes_nothing_is_refused(
 def test_concurrent_reviews_of_one_step_are_all_kept(
     point_harness: AuditHarness, audit_id: int, database_url: str
 ) -> None:
-    assert len(POINTS) == CREW
-    at_once(record_reviews, *((database_url, audit_id, 1, index, 4) for index in range(1, 5)))
+    assert len(POINTS) == PROCESS_COUNT
+    run_in_processes(
+        record_reviews, *((database_url, audit_id, 1, index, 4) for index in range(1, 5))
+    )
     [step] = point_harness.steps()
     assert [(point.statut, point.commentaire) for point in step.finding.points] == [
         ("PRESENT", "Comment 3.")

@@ -38,11 +38,11 @@ from automation_pipeline.transcription.runs import (
 )
 from automation_pipeline_tests.audits.harness import AuditHarness as AuditBench
 from automation_pipeline_tests.audits.harness import call
-from automation_pipeline_tests.factories import a_schedule, an_opening, selected
+from automation_pipeline_tests.factories import make_launch, make_schedule, run_selection
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.harness import SPEECH_OPTIONS, NoLimit, transcript_of
-from automation_pipeline_tests.waiting import run
+from automation_pipeline_tests.waiting import run_with_fake_time
 
 FETCHING = FetchOptions(budget_seconds=120, most_recordings=0)
 WORK = WorkOptions(
@@ -84,7 +84,7 @@ class Bench(AuditBench):
         return self.calls(fiche_id, number)[-1].url
 
     def schedule(self, *fiche_ids: str, **fields: object) -> Schedule:
-        return a_schedule(self.database, self.clock, fiche_ids, **fields)
+        return make_schedule(self.database, self.clock, fiche_ids, **fields)
 
     def automatic(self, steps: int = 1, name: str = "Sales") -> int:
         return self.configure(steps, name, runAutomatically=True)
@@ -98,7 +98,7 @@ class Bench(AuditBench):
 
     def open(self, schedule_id: int, launch: str = ROOT, **fields: object) -> RunAttempt:
         return open_run(
-            an_opening(schedule_id, launch, **fields), database=self.database, clock=self.clock
+            make_launch(schedule_id, launch, **fields), database=self.database, clock=self.clock
         )
 
     def take_over(self, run_attempt: RunAttempt, launch: str = "dagster-2") -> RunAttempt:
@@ -123,7 +123,7 @@ class Bench(AuditBench):
         return run_attempt
 
     def select(self, run_attempt: RunAttempt) -> Sequence[int]:
-        return selected(run_attempt, self.database, self.clock, self.crm)
+        return run_selection(run_attempt, self.database, self.clock, self.crm)
 
     def fetch(self, run_attempt: RunAttempt) -> Counter[str]:
         services = {
@@ -133,7 +133,8 @@ class Bench(AuditBench):
             "options": self.fetching,
         }
         fetched = [
-            run(fetch_batch(run_attempt, batch, **services)) for batch in self.batches(run_attempt)
+            run_with_fake_time(fetch_batch(run_attempt, batch, **services))
+            for batch in self.batches(run_attempt)
         ]  # type: ignore[arg-type]
         return sum(fetched, Counter())
 
@@ -154,8 +155,12 @@ class Bench(AuditBench):
     ) -> Counter[str]:
         """Transcribe and audit a batch; `overrides` replaces fields of the context."""
         context = replace(self.context, **overrides)
-        transcribed = run(transcribe_batch(run_attempt, batch, context=context), threads=threads)
-        return transcribed + run(audit_batch(run_attempt, batch, context=context), threads=threads)
+        transcribed = run_with_fake_time(
+            transcribe_batch(run_attempt, batch, context=context), threads=threads
+        )
+        return transcribed + run_with_fake_time(
+            audit_batch(run_attempt, batch, context=context), threads=threads
+        )
 
     def finalise(self, run_attempt: RunAttempt) -> Run:
         return finalise_run(

@@ -13,8 +13,8 @@ from automation_pipeline.automation.tables import OccurrenceRow, ScheduleRow
 from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.factories import make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 RULES = DuePolicy(timedelta(minutes=20), timedelta(minutes=70), lost_after_seconds=25)
 
@@ -26,11 +26,11 @@ def check_due(database: Database, clock: Clock) -> DueReport:
 def a_daily(
     database: Database, clock: Clock, time_of_day: str = "10:00", **fields: Any
 ) -> Schedule:
-    return a_schedule(database, clock, scheduleType="DAILY", timeOfDay=time_of_day, **fields)
+    return make_schedule(database, clock, scheduleType="DAILY", timeOfDay=time_of_day, **fields)
 
 
 def an_hourly(database: Database, clock: Clock, **fields: Any) -> Schedule:
-    return a_schedule(database, clock, scheduleType="CRON", cronExpression="0 * * * *", **fields)
+    return make_schedule(database, clock, scheduleType="CRON", cronExpression="0 * * * *", **fields)
 
 
 def change(database: Database, schedule_id: int, **values: object) -> None:
@@ -48,7 +48,7 @@ def occurrences(database: Database) -> list[tuple[str, int | None, str | None]]:
 
 def check_due_repeatedly(url: str, now: str, times: int) -> int:
     """Return the number of runs that this process starts."""
-    database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
+    database, clock = Database(url), FakeClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
         return sum(len(check_due(database, clock).triggered) for _ in range(times))
     finally:
@@ -57,7 +57,7 @@ def check_due_repeatedly(url: str, now: str, times: int) -> int:
 
 def run_now(url: str, now: str, schedule_id: int) -> bool:
     """Return whether this process created its run."""
-    database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
+    database, clock = Database(url), FakeClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
         request_run(schedule_id, database=database, clock=clock)
     except ConflictError:

@@ -22,7 +22,7 @@ from automation_pipeline.core.retry import Backoff
 from automation_pipeline.core.webhooks import DeliveryPolicy, WebhookSender
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
-from automation_pipeline_tests.factories import a_schedule, an_opening
+from automation_pipeline_tests.factories import make_launch, make_schedule
 
 HOOK = "https://hooks.example.com/run"
 AT_ONCE = Backoff(base_seconds=0, cap_seconds=0)
@@ -37,9 +37,9 @@ def an_ended_run(
 ) -> list[Notification]:
     """Create and end a run of a new schedule; return its notifications."""
     url = fields.pop("webhookUrl", HOOK)
-    schedule = a_schedule(database, clock, ["1"], **fields)
+    schedule = make_schedule(database, clock, ["1"], **fields)
     run_attempt = open_run(
-        an_opening(schedule.id, f"dagster-{schedule.id}"), database=database, clock=clock
+        make_launch(schedule.id, f"dagster-{schedule.id}"), database=database, clock=clock
     )
     failures = list(failures)
     with database.transaction() as session:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from automation_pipeline.clients.webhooks import WebhookClient
 from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline_tests.automation.post import delivery_services, relay
-from automation_pipeline_tests.outside import NO_CERTIFICATES
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 from automation_pipeline_tests.storage.processes import opened
 
 

@@ -7,7 +7,7 @@ from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Session
 from automation_pipeline_tests.audits.days import WEAK, record_sales
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.factories import make_schedule
 
 EVIL = '<script>alert("x")</script> & <img src=x onerror=alert(1)> | $x^{$'
 
@@ -46,7 +46,7 @@ def a_reported_run(bench: AuditHarness) -> int:
 
 def open_a_run(bench: AuditHarness, fiche_ids: tuple[str, ...]) -> int:
     """Insert the rows of an open run with selected fiches, without running its steps."""
-    schedule_id, now = a_schedule(bench.database, bench.clock, fiche_ids).id, bench.clock.now()
+    schedule_id, now = make_schedule(bench.database, bench.clock, fiche_ids).id, bench.clock.now()
     with bench.database.transaction() as session:
         run = RunRow(
             schedule_id=schedule_id,

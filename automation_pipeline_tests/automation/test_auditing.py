@@ -27,7 +27,7 @@ from automation_pipeline.storage.database import DatabaseFullError
 from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
-from automation_pipeline_tests.waiting import come_true, leap
+from automation_pipeline_tests.waiting import advance_time, wait_until_async
 
 LOST = TransientError("The model did not answer.")
 End = AuditStatus | str | AutomationError
@@ -268,7 +268,7 @@ def test_fiches_over_the_transcription_budget_fail_with_a_stable_message(
     bench: Bench,
 ) -> None:
     async def never(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
-        leap(bench.work.transcription_seconds)
+        advance_time(bench.work.transcription_seconds)
         return await asyncio.Event().wait()
 
     bench.add_to_crm("1", "2")
@@ -289,8 +289,8 @@ def test_fiches_over_the_audit_budget_fail_and_earlier_results_stay(
     async def second_never_ends(requested: FicheAuditRequest) -> AuditSummary:
         if requested.fiche_id == "1":
             return await audit(requested)
-        await come_true(lambda: bench.statuses(run_attempt)[0] == "successful")
-        leap(bench.work.audit_seconds)
+        await wait_until_async(lambda: bench.statuses(run_attempt)[0] == "successful")
+        advance_time(bench.work.audit_seconds)
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
     bench.work_batch(run_attempt, audit=second_never_ends)
@@ -375,7 +375,7 @@ def test_existing_transcripts_and_audits_count_after_the_audit_budget(
         nonlocal questions
         questions += 1
         if questions > 1:
-            leap(25)
+            advance_time(25)
             await asyncio.Event().wait()
 
     bench.model = FakeLanguageModel(during_call=second_never_ends)
@@ -408,16 +408,16 @@ def test_progress_counts_expected_audits_and_waits_are_logged(
     async def hang_on_one_audit(requested: FicheAuditRequest) -> AuditSummary:
         if (requested.fiche_id, requested.audit_config_id) != ("2", stalls):
             return await audit(requested)
-        await come_true(lambda: bench.audits() == 3)
+        await wait_until_async(lambda: bench.audits() == 3)
         for _ in range(10):
             polls = count_polls()
             await asyncio.to_thread(lambda: None)  # the poll has read its counts
             await asyncio.sleep(0.01)  # the poll sleeps
-            leap(20)
-            await come_true(lambda polls=polls: count_polls() > polls)
+            advance_time(20)
+            await wait_until_async(lambda polls=polls: count_polls() > polls)
         await asyncio.to_thread(lambda: None)
         await asyncio.sleep(0.01)
-        leap(20)
+        advance_time(20)
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
     bench.work_batch(run_attempt, audit=hang_on_one_audit, threads=1)
@@ -453,7 +453,7 @@ def test_a_missing_audit_is_requested_again_without_delaying_others(
     async def hang_on_first_audit(requested: FicheAuditRequest) -> AuditSummary:
         requested_configs.append(requested.audit_config_id)
         if requested_configs.count(first) == 1 and requested.audit_config_id == first:
-            leap(16)
+            advance_time(16)
             return await asyncio.Event().wait()  # type: ignore[return-value]
         return await audit(requested)
 

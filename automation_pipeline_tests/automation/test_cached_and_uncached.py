@@ -9,7 +9,7 @@ from automation_pipeline.automation.fetching import FetchOptions
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench, Outcome
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import summary
 
 TODAY = date(2026, 5, 4)
@@ -17,7 +17,7 @@ LAST_DAY = {"mode": "date_range", "dateRange": "last_24h"}
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
+def bench(database: Database, clock: FakeClock) -> Bench:
     made = Bench(database, clock)
     made.automatic()
     return made
@@ -29,26 +29,26 @@ def manual(*fiche_ids: str, **filters: object) -> dict[str, Any]:
 
 def mirror_without_details(bench: Bench, *fiche_ids: str) -> None:
     """Add fiches that the mirror knows only from a sales list."""
-    bench.crm.sell(TODAY, *(summary(fiche_id) for fiche_id in fiche_ids))
+    bench.crm.set_sales(TODAY, *(summary(fiche_id) for fiche_id in fiche_ids))
     bench.select(bench.open(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-sales"))
-    bench.crm.asked.clear()
+    bench.crm.requests.clear()
 
 
 def test_1_details_are_fetched_for_fiches_with_and_without_a_sales_list_entry(bench: Bench) -> None:
     bench.sell("cached")
     bench.add_to_crm("short", "absent")
     mirror_without_details(bench, "short")
-    bench.clock.pass_time(timedelta(hours=2))
+    bench.clock.advance(timedelta(hours=2))
     run = bench.run("cached", "short", "absent")
     assert (run.status, run.successful_fiches) == ("completed", 3)
-    assert sorted(bench.crm.asked) == ["absent", "cached", "short"]
+    assert sorted(bench.crm.requests) == ["absent", "cached", "short"]
 
 
 def test_1b_details_fetched_during_the_run_are_not_requested_again(bench: Bench) -> None:
     run_attempt = bench.open(bench.schedule("7").id)
     bench.sell("7")
     run = bench.run_stages(run_attempt)
-    assert (run.status, bench.crm.asked) == ("completed", ["7"])
+    assert (run.status, bench.crm.requests) == ("completed", ["7"])
 
 
 def test_2_days_are_revalidated_before_selection_and_failed_days_use_the_mirror(
@@ -56,11 +56,11 @@ def test_2_days_are_revalidated_before_selection_and_failed_days_use_the_mirror(
 ) -> None:
     bench.add_to_crm("old", "new")
     mirror_without_details(bench, "old")
-    bench.clock.pass_time(timedelta(minutes=30))
-    bench.crm.sell(TODAY, summary("old"), summary("new"))
+    bench.clock.advance(timedelta(minutes=30))
+    bench.crm.set_sales(TODAY, summary("old"), summary("new"))
     bench.crm.fail_once(TODAY.isoformat(), TransientError("The CRM answered 500."))
     stale = bench.run_schedule(bench.schedule(ficheSelection=LAST_DAY).id, "dagster-2")
-    bench.clock.pass_time(timedelta(minutes=30))
+    bench.clock.advance(timedelta(minutes=30))
     fresh = bench.run_schedule(stale.schedule_id, "dagster-3")
     assert [list(bench.outcomes(run)) for run in (stale, fresh)] == [["old"], ["new", "old"]]
     assert [run.status for run in (stale, fresh)] == ["completed", "completed"]
@@ -71,7 +71,7 @@ def test_3_a_fiche_without_a_groupe_in_the_sales_list_is_filtered_by_its_details
 ) -> None:
     bench.add_to_crm("north", groupe="NORD")
     bench.add_to_crm("south", groupe="SUD")
-    bench.crm.sell(TODAY, summary("north"), summary("south"))
+    bench.crm.set_sales(TODAY, summary("north"), summary("south"))
     run = bench.run(ficheSelection={**LAST_DAY, "groupes": ["NORD"]})
     assert (run.selected_fiches, run.total_fiches) == (2, 1)
     assert bench.outcomes(run) == {
@@ -83,7 +83,7 @@ def test_3_a_fiche_without_a_groupe_in_the_sales_list_is_filtered_by_its_details
 def test_4_fiches_without_recordings_are_ignored_not_failed(bench: Bench) -> None:
     bench.add_to_crm("called")
     bench.add_to_crm("silent", calls=0)
-    bench.crm.sell(TODAY, summary("called"), summary("silent"))
+    bench.crm.set_sales(TODAY, summary("called"), summary("silent"))
     run = bench.run(ficheSelection={**LAST_DAY, "onlyWithRecordings": True})
     assert (run.status, run.selected_fiches, run.total_fiches, run.ignored_fiches) == (
         "completed",
@@ -98,7 +98,7 @@ def test_5_existing_transcripts_count_without_a_provider_call(bench: Bench) -> N
     bench.sell("done")
     bench.add_to_crm("waiting")
     run = bench.run("done", "waiting", skipIfTranscribed=True)
-    assert bench.speech.called == [bench.url("waiting")]
+    assert bench.speech.calls == [bench.url("waiting")]
     assert (run.transcriptions_run, run.successful_fiches) == (2, 2)
     assert "Transcription progress: 2/2" in bench.logs(run)
 
@@ -115,7 +115,7 @@ def test_6_the_schedules_recording_limit_overrides_the_setting(
         "few": Outcome("successful"),
         "many": Outcome("ignored", "too_many_recordings", f"Too many recordings (3 > {most})"),
     }
-    assert len(bench.speech.called) == 2
+    assert len(bench.speech.calls) == 2
 
 
 def test_7_without_the_transcription_stage_audits_transcribe_missing_recordings(
@@ -126,4 +126,4 @@ def test_7_without_the_transcription_stage_audits_transcribe_missing_recordings(
     run = bench.run("done", "waiting", runTranscription=False)
     assert (run.status, run.audits_run, run.transcriptions_run) == ("completed", 2, 0)
     assert bench.transcribed == ["waiting"]
-    assert bench.speech.called == [bench.url("waiting")]
+    assert bench.speech.calls == [bench.url("waiting")]

@@ -15,7 +15,7 @@ from automation_pipeline.automation.transcribing import BatchContext
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 BUSY, REFUSED = TransientError("The CRM answered 503."), PermanentError("The key is refused.")
 HOME, MOST = "TEAM R1", 2
@@ -57,7 +57,7 @@ SCENARIOS = st.builds(
 class ScenarioBench(Bench):
     """A bench whose fiches follow scenarios."""
 
-    def __init__(self, database: Database, clock: StandingClock) -> None:
+    def __init__(self, database: Database, clock: FakeClock) -> None:
         super().__init__(database, clock)
         self.config_id, self.unaudited = self.configure(1), set[str]()
 
@@ -100,7 +100,7 @@ class ScenarioBench(Bench):
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> ScenarioBench:
+def bench(database: Database, clock: FakeClock) -> ScenarioBench:
     return ScenarioBench(database, clock)
 
 

@@ -31,13 +31,13 @@ from automation_pipeline_tests.audits.harness import call
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.automation.due import RULES, a_daily, change, check_due, occurrences
 from automation_pipeline_tests.automation.post import delivery_services, records, relay
-from automation_pipeline_tests.factories import an_opening
+from automation_pipeline_tests.factories import make_launch
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, summary
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
-from automation_pipeline_tests.fakes.post import FakeMailSender, FakePublisher, FakeWebhookSender
+from automation_pipeline_tests.fakes.senders import FakeMailSender, FakePublisher, FakeWebhookSender
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.harness import NoLimit, transcript_of
-from automation_pipeline_tests.waiting import come_true, leap
+from automation_pipeline_tests.waiting import advance_time, wait_until_async
 
 SOLD_ON, YESTERDAY = date(2026, 5, 4), date(2026, 5, 3)
 LAST_DAY = {"mode": "date_range", "dateRange": "last_24h"}
@@ -50,7 +50,7 @@ STALL_SECONDS = 25.0
 
 async def wait_until_budget_ends(_asked: object) -> Any:
     """Do not respond until the time budget of a stage is used up."""
-    leap(STALL_SECONDS)
+    advance_time(STALL_SECONDS)
     await asyncio.Event().wait()
 
 
@@ -72,10 +72,10 @@ def test_1_schedule_missing_or_inactive_leaves_no_run(bench: Bench) -> None:
 def test_2_failed_sales_lists_are_logged_and_the_mirror_is_used(bench: Bench) -> None:
     bench.add_to_crm("1", "2")
     bench.automatic()
-    bench.crm.sell(YESTERDAY, summary("1"))
-    bench.crm.sell(SOLD_ON, summary("2"))
+    bench.crm.set_sales(YESTERDAY, summary("1"))
+    bench.crm.set_sales(SOLD_ON, summary("2"))
     first = bench.run(ficheSelection=LAST_DAY)
-    bench.clock.pass_time(timedelta(minutes=30))
+    bench.clock.advance(timedelta(minutes=30))
     bench.crm.fail_always(SOLD_ON.isoformat(), THROTTLED)
     run = bench.run_schedule(first.schedule_id, "dagster-9")
     assert (run.status, run.selected_fiches) == ("completed", 2)
@@ -88,9 +88,9 @@ def test_2_failed_sales_lists_are_logged_and_the_mirror_is_used(bench: Bench) ->
 def test_2_1_a_rejected_api_key_is_logged_and_fails_the_fiches(bench: Bench) -> None:
     bench.add_to_crm("1")
     bench.automatic()
-    bench.crm.sell(SOLD_ON, summary("1"))
+    bench.crm.set_sales(SOLD_ON, summary("1"))
     first = bench.run(ficheSelection=LAST_DAY)
-    bench.clock.pass_time(timedelta(minutes=30))
+    bench.clock.advance(timedelta(minutes=30))
     bench.crm.refuse_everything(DENIED)
     run = bench.run_schedule(first.schedule_id, "dagster-9")
     assert (run.status, run.selected_fiches, run.failed_fiches) == ("failed", 1, 1)
@@ -106,7 +106,7 @@ def test_3_fiche_details_that_never_arrive_fail_and_can_stop_later_stages(
 ) -> None:
     bench.add_to_crm("1")
     bench.automatic()
-    bench.crm.sell(SOLD_ON, summary("2"))
+    bench.crm.set_sales(SOLD_ON, summary("2"))
     bench.crm.fail_always("2", THROTTLED)
     bench.crm.fail_always("3", THROTTLED)
     bench.select(
@@ -168,7 +168,7 @@ def test_6_stalled_audits_are_recorded_per_fiche(
     async def stalls(requested: FicheAuditRequest) -> AuditSummary:
         if requested.fiche_id not in stalled:
             return await audit(requested)
-        await come_true(
+        await wait_until_async(
             lambda: (
                 counted(bench, FicheResultRow, FicheResultRow.status != "pending")
                 == 2 - len(stalled)
@@ -195,7 +195,7 @@ def test_7_a_run_without_workers_is_taken_over_or_ended_as_stale(
 
     lost = bench.open(bench.schedule("1").id, "dagster-lost")
     bench.select(lost)
-    bench.clock.pass_time(RULES.stale_after + timedelta(minutes=1))
+    bench.clock.advance(RULES.stale_after + timedelta(minutes=1))
     rules = replace(RULES, lost_after_seconds=-1)
     schedule_id = bench.read(lost).schedule_id
     assert reconcile_stale_runs(rules, database=bench.database, clock=bench.clock) == [schedule_id]
@@ -236,7 +236,7 @@ def test_8_failed_pusher_webhook_and_email_deliveries_are_recorded_without_chang
     services = delivery_services(
         FakeWebhookSender([TransientError("The receiver did not answer.")]),
         FakeMailSender(list(refusals)),
-        FakePublisher(away=True),
+        FakePublisher(is_disconnected=True),
         attempts=2,
     )
     relay(services, bench.database)
@@ -278,7 +278,7 @@ class TestTheSchedulerNeverTriggersASchedule:
     ) -> None:
         schedule = a_daily(bench.database, bench.clock)
         change(bench.database, schedule.id, **change_it)
-        bench.clock.pass_time(timedelta(days=1))
+        bench.clock.advance(timedelta(days=1))
         assert (check_due(bench.database, bench.clock).checked, occurrences(bench.database)) == (
             0,
             [],
@@ -302,9 +302,9 @@ class TestTheSchedulerNeverTriggersASchedule:
         schedule = a_daily(bench.database, bench.clock)
         [started] = check_due(bench.database, bench.clock).triggered
         finalise_run(started.run_id, database=bench.database, clock=bench.clock, breakdown="over")
-        bench.clock.pass_time(timedelta(days=1, hours=hours))
+        bench.clock.advance(timedelta(days=1, hours=hours))
         if marked:
-            open_run(an_opening(schedule.id), database=bench.database, clock=bench.clock)
+            open_run(make_launch(schedule.id), database=bench.database, clock=bench.clock)
         check_due(bench.database, bench.clock)
         [*_, (_, run_id, result)] = occurrences(bench.database)
         assert (run_id, result) == (None, because)
@@ -332,7 +332,7 @@ class TestARunIsStuckInFicheDetails:
     def test_the_log_and_the_mirror_show_the_failed_fiches_and_the_cause(
         self, bench: Bench
     ) -> None:
-        bench.crm.sell(date(2026, 5, 4), summary("short"))
+        bench.crm.set_sales(date(2026, 5, 4), summary("short"))
         sales = {"mode": "date_range", "dateRange": "last_24h"}
         bench.select(bench.open(bench.schedule(ficheSelection=sales).id, "dagster-sales"))
         for fiche_id in ("short", "absent"):

@@ -18,7 +18,7 @@ from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.automation.bench import FETCHING, Bench, Outcome
 from automation_pipeline_tests.fakes.crm import FakeFicheSource
-from automation_pipeline_tests.waiting import come_true, leap
+from automation_pipeline_tests.waiting import advance_time, wait_until_async
 
 BUSY = TransientError("The CRM answered 503.")
 
@@ -88,7 +88,7 @@ def test_filters_use_details_fetched_at_any_time_in_the_run(
         "7": Outcome("ignored" if reason else "pending", reason, message)
     }
     assert bench.rows(run_attempt)[0].recordings_count == 2
-    assert bench.crm.asked == ["7"]
+    assert bench.crm.requests == ["7"]
 
 
 def test_a_fiche_without_a_groupe_in_the_crm_is_not_selected(
@@ -130,7 +130,7 @@ def test_failed_fetches_are_retried_up_to_the_schedules_limit(
     run_attempt = opened(bench, "1", "2", retryFailed=retry_failed, maxRetries=max_retries)
     bench.fetch(run_attempt)
     assert bench.statuses(run_attempt) == ["pending", status]
-    assert (bench.crm.asked.count("1"), bench.crm.asked.count("2")) == (1, asked)
+    assert (bench.crm.requests.count("1"), bench.crm.requests.count("2")) == (1, asked)
     assert ("Fiche details stalled; retrying incomplete fetches" in bench.logs(run_attempt)) == (
         asked > 1
     )
@@ -155,7 +155,7 @@ def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
             "failed", "fetch_failed", "Fiche not found in cache: The CRM answered 503."
         ),
     }
-    assert (bench.crm.asked.count("recovers"), bench.crm.asked.count("fails")) == (2, 2)
+    assert (bench.crm.requests.count("recovers"), bench.crm.requests.count("fails")) == (2, 2)
 
 
 class SilentFor(FakeFicheSource):
@@ -167,8 +167,8 @@ class SilentFor(FakeFicheSource):
 
     async def details(self, fiche_id: str) -> CrmFiche:
         if fiche_id == "silent":
-            await come_true(self.others_are_done)
-            leap(FETCHING.budget_seconds)
+            await wait_until_async(self.others_are_done)
+            advance_time(FETCHING.budget_seconds)
             await asyncio.Event().wait()
         return await super().details(fiche_id)
 
@@ -201,7 +201,7 @@ def test_repeating_a_batch_does_not_fetch_completed_fiches_again(bench: Bench) -
     with pytest.raises(ZeroDivisionError):
         bench.fetch(run_attempt)
     bench.fetch(run_attempt)
-    assert sorted(bench.crm.asked) == ["1", "2", "3", "3"]
+    assert sorted(bench.crm.requests) == ["1", "2", "3", "3"]
     assert bench.statuses(run_attempt) == ["pending", "pending", "ignored"]
     assert bench.fetch(run_attempt) == {}
 

@@ -14,18 +14,18 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.automation.bench import Bench
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.harness import transcript_of
-from automation_pipeline_tests.waiting import come_true
+from automation_pipeline_tests.waiting import wait_until_async
 
 FICHES = ("1", "2", "gone")
 STEPS = 2
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
+def bench(database: Database, clock: FakeClock) -> Bench:
     made = Bench(database, clock)
     made.add_to_crm("1", "2", calls=2)
     made.automatic(STEPS)
@@ -34,8 +34,8 @@ def bench(database: Database, clock: StandingClock) -> Bench:
 
 def check(bench: Bench, run: Run) -> None:
     """Check that each provider call happened once and that the run completed."""
-    assert Counter(bench.crm.asked) == dict.fromkeys(FICHES, 1)
-    assert Counter(bench.speech.called) == {
+    assert Counter(bench.crm.requests) == dict.fromkeys(FICHES, 1)
+    assert Counter(bench.speech.calls) == {
         bench.url(fiche, n): 1 for fiche in ("1", "2") for n in (1, 2)
     }
     assert (bench.model.calls, bench.audits()) == (2 * STEPS, 2)
@@ -95,12 +95,12 @@ def test_a_crash_during_transcription_keeps_existing_transcripts(nth: int, bench
     with pytest.raises(ZeroDivisionError):
         bench.run_work(run_attempt)
     expire_claims(bench)
-    before = len(bench.speech.called)
+    before = len(bench.speech.calls)
     run = bench.run_stages(bench.take_over(run_attempt))
     assert run.status == "completed"
-    assert len(bench.speech.called) - before <= 4 - (nth - 1)
-    assert max(Counter(bench.speech.called).values()) <= 2
-    assert Counter(bench.crm.asked) == dict.fromkeys(FICHES, 1)
+    assert len(bench.speech.calls) - before <= 4 - (nth - 1)
+    assert max(Counter(bench.speech.calls).values()) <= 2
+    assert Counter(bench.crm.requests) == dict.fromkeys(FICHES, 1)
 
 
 def is_everything_transcribed(bench: Bench) -> bool:
@@ -112,7 +112,7 @@ def is_everything_transcribed(bench: Bench) -> bool:
 def test_a_crash_during_auditing_keeps_finished_audits(nth: int, bench: Bench) -> None:
     async def crash_at_nth_call(_prompt: Question) -> None:
         is_the_nth = bench.model.calls == nth
-        await come_true(
+        await wait_until_async(
             lambda: is_everything_transcribed(bench)
         )  # otherwise the crash would also interrupt the call for the other fiche
         if is_the_nth:
@@ -125,7 +125,7 @@ def test_a_crash_during_auditing_keeps_finished_audits(nth: int, bench: Bench) -
         bench.run_work(run_attempt)
     run = bench.run_stages(bench.take_over(run_attempt))
     assert (run.status, bench.audits()) == ("completed", 2)
-    assert set(Counter(bench.speech.called).values()) == {1}
+    assert set(Counter(bench.speech.calls).values()) == {1}
     interrupted = bench.work.audits_at_once
     assert bench.model.calls <= 2 * STEPS + interrupted
 

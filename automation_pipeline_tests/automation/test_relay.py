@@ -35,13 +35,13 @@ from automation_pipeline_tests.automation.post import (
 )
 from automation_pipeline_tests.automation.processes import client, relay_all
 from automation_pipeline_tests.clients.receiver import Receiver, receiver, says
-from automation_pipeline_tests.fakes.post import (
-    TAKEN,
+from automation_pipeline_tests.fakes.senders import (
+    ACCEPTED,
     FakeMailSender,
     FakePublisher,
     FakeWebhookSender,
 )
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.storage.processes import event
 from automation_pipeline_tests.waiting import wait_until
 
@@ -126,7 +126,7 @@ def test_during_a_publisher_outage_events_wait_in_order_without_further_calls(
         assert publish(database, publisher) == publish(database, publisher) == 0
         lengths.append(pause_seconds(database))
         make_due(database)
-    assert (publisher.asked, lengths) == (8, [2, 4, 8, 16, 32, 60, 60, 60])
+    assert (publisher.attempts, lengths) == (8, [2, 4, 8, 16, 32, 60, 60, 60])
     assert {(row.attempts, row.last_error, row.claimed_by) for row in waiting(database)} == {
         (0, str(OUTAGE), None)
     }
@@ -143,9 +143,9 @@ def test_a_retry_after_of_the_publisher_extends_the_pause(database: Database) ->
 
 def test_an_outage_during_a_batch_preserves_the_event_order(database: Database) -> None:
     fill(database, [event(f"event {number}") for number in range(50)])
-    publisher = FakePublisher(poison={"event 33": OUTAGE})
+    publisher = FakePublisher(refused={"event 33": OUTAGE})
     assert publish(database, publisher) == 33
-    publisher.poison = {}
+    publisher.refused = {}
     make_due(database)
     assert publish(database, publisher) == 17
     assert publisher.published == [f"event {number}" for number in range(50)]
@@ -159,7 +159,7 @@ def test_an_event_that_cannot_be_published_blocks_its_aggregate_until_it_is_park
         database,
         [event("a1", "a"), event("b1", "b"), event("b2", "b"), event("a2", "a"), event("b3", "b")],
     )
-    publisher = FakePublisher(poison={"b1": problem})
+    publisher = FakePublisher(refused={"b1": problem})
     assert publish(database, publisher) == 2
     fill(database, [event("b4", "b"), event("a3", "a")])
     for _ in range(4):
@@ -265,7 +265,7 @@ def test_worker_crashes_do_not_count_as_attempts(database: Database) -> None:
     for number in range(6):
         with database.transaction() as session:
             claim_in_order(session, f"dead {number}", limit=1, hold_seconds=-1.0, but="other")
-    publish(database, FakePublisher(poison={"a": PermanentError("refused")}))
+    publish(database, FakePublisher(refused={"a": PermanentError("refused")}))
     [row] = waiting(database)
     assert (row.attempts, row.available_at.year) == (1, datetime.now(UTC).year)
     make_due(database)
@@ -333,7 +333,7 @@ def test_transient_delivery_errors_are_retried_and_the_result_is_stored(
     database: Database, clock: Clock
 ) -> None:
     an_ended_run(database, clock)
-    webhooks = FakeWebhookSender([WebhookAnswer(503, "busy"), TransientError("silent"), TAKEN])
+    webhooks = FakeWebhookSender([WebhookAnswer(503, "busy"), TransientError("silent"), ACCEPTED])
     relay(delivery_services(webhooks), database)
     assert len(webhooks.posted) == 3
     assert len({posted.headers["X-Automation-Delivery"] for posted in webhooks.posted}) == 1
@@ -499,7 +499,7 @@ def test_several_processes_send_each_message_once(
 ) -> None:
     for _ in range(25):
         an_ended_run(database, clock, webhookUrl=hook.url)
-    sent = at_once(relay_all, *((database_url, hook.url) for _ in range(CREW)))
+    sent = run_in_processes(relay_all, *((database_url, hook.url) for _ in range(PROCESS_COUNT)))
     assert sum(sent) == 25
     assert (len(deliveries(hook)), set(deliveries(hook).values())) == (25, {1})
     assert {(row.status, row.attempts) for row in records(database)} == {("sent", 1)}
@@ -566,7 +566,7 @@ def test_a_slow_publisher_stays_within_the_budget_and_does_not_delay_messages(
         )
     )
     assert 0 < relayed.events <= 50
-    assert (len(beats), relayed.messages, len(webhooks.posted)) == (publisher.asked, 1, 1)
+    assert (len(beats), relayed.messages, len(webhooks.posted)) == (publisher.attempts, 1, 1)
 
 
 class Hanging(FakeWebhookSender):

@@ -56,14 +56,19 @@ from automation_pipeline.storage.run_requests import RunRequestRow, offer_waitin
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.automation.due import run_now
 from automation_pipeline_tests.automation.post import HOOK, an_ended_run, outbox, records
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening, selected
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.factories import (
+    make_launch,
+    make_open_run,
+    make_schedule,
+    run_selection,
+)
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 
-def test_a_launch_without_a_run_creates_one(database: Database, clock: StandingClock) -> None:
-    schedule = a_schedule(database, clock)
-    run_attempt = open_run(an_opening(schedule.id), database=database, clock=clock)
+def test_a_launch_without_a_run_creates_one(database: Database, clock: FakeClock) -> None:
+    schedule = make_schedule(database, clock)
+    run_attempt = open_run(make_launch(schedule.id), database=database, clock=clock)
     with database.reading() as session:
         run, marked = get_run(session, run_attempt.run_id), get_schedule(session, schedule.id)
         heartbeat = session.get(HeartbeatRow, run_attempt.run_id)
@@ -79,21 +84,19 @@ def test_a_launch_without_a_run_creates_one(database: Database, clock: StandingC
 
 
 def test_the_schedule_stores_the_due_time_and_not_the_delayed_start(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule, due_at = a_schedule(database, clock), clock.now() - timedelta(minutes=7)
-    open_run(an_opening(schedule.id, due_at=due_at), database=database, clock=clock)
+    schedule, due_at = make_schedule(database, clock), clock.now() - timedelta(minutes=7)
+    open_run(make_launch(schedule.id, due_at=due_at), database=database, clock=clock)
     with database.reading() as session:
         assert get_schedule(session, schedule.id).last_run_at == due_at
 
 
-def test_opening_a_requested_run_claims_its_request(
-    database: Database, clock: StandingClock
-) -> None:
-    schedule = a_schedule(database, clock)
+def test_opening_a_requested_run_claims_its_request(database: Database, clock: FakeClock) -> None:
+    schedule = make_schedule(database, clock)
     requested = request_run(schedule.id, database=database, clock=clock)
     run_attempt = open_run(
-        an_opening(schedule.id, run_id=requested.id), database=database, clock=clock
+        make_launch(schedule.id, run_id=requested.id), database=database, clock=clock
     )
     with database.reading() as session:
         request = session.scalars(select(RunRequestRow)).one()
@@ -102,11 +105,11 @@ def test_opening_a_requested_run_claims_its_request(
 
 
 def test_a_retried_dagster_run_takes_over_the_same_run(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock)
-    first = open_run(an_opening(schedule.id), database=database, clock=clock)
-    retry = an_opening(schedule.id, "dagster-2", dagster_root_run_id="dagster-1")
+    schedule = make_schedule(database, clock)
+    first = open_run(make_launch(schedule.id), database=database, clock=clock)
+    retry = make_launch(schedule.id, "dagster-2", dagster_root_run_id="dagster-1")
     second = open_run(retry, database=database, clock=clock)
     assert second == RunAttempt(first.run_id, first.attempt + 1)
     with database.reading() as session:
@@ -116,13 +119,13 @@ def test_a_retried_dagster_run_takes_over_the_same_run(
 
 @pytest.mark.parametrize("opened", [True, False])
 def test_a_launch_is_rejected_during_a_run_and_starts_a_new_run_afterwards(
-    opened: bool, database: Database, clock: StandingClock
+    opened: bool, database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     first = request_run(schedule.id, database=database, clock=clock)
     if opened:
-        open_run(an_opening(schedule.id, run_id=first.id), database=database, clock=clock)
-    launch = an_opening(schedule.id, "dagster-2")
+        open_run(make_launch(schedule.id, run_id=first.id), database=database, clock=clock)
+    launch = make_launch(schedule.id, "dagster-2")
     with pytest.raises(
         ConflictError,
         match=f"Run {first.id} of schedule {schedule.id} is still at work: .*runs watch",
@@ -133,58 +136,58 @@ def test_a_launch_is_rejected_during_a_run_and_starts_a_new_run_afterwards(
 
 
 def test_a_started_run_can_be_taken_over_during_a_pause(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock)
-    first = open_run(an_opening(schedule.id), database=database, clock=clock)
+    schedule = make_schedule(database, clock)
+    first = open_run(make_launch(schedule.id), database=database, clock=clock)
     pause_schedule(schedule.id, database=database, clock=clock)
-    retry = an_opening(schedule.id, "dagster-2", run_id=first.run_id, is_next=True)
+    retry = make_launch(schedule.id, "dagster-2", run_id=first.run_id, is_next=True)
     assert open_run(retry, database=database, clock=clock) == RunAttempt(first.run_id, 2)
 
 
-def test_a_finished_run_cannot_be_opened_again(database: Database, clock: StandingClock) -> None:
-    run_attempt = an_open_run(database, clock, [])
+def test_a_finished_run_cannot_be_opened_again(database: Database, clock: FakeClock) -> None:
+    run_attempt = make_open_run(database, clock, [])
     run = finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
-    again = an_opening(run.schedule_id, "dagster-2", run_id=run.id)
+    again = make_launch(run.schedule_id, "dagster-2", run_id=run.id)
     with pytest.raises(ConflictError, match=f"Run {run.id} has already ended"):
         open_run(again, database=database, clock=clock)
 
 
 def test_re_executing_a_finished_run_in_dagster_creates_a_new_run(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock, [])
+    run_attempt = make_open_run(database, clock, [])
     run = finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
-    again = an_opening(run.schedule_id, "dagster-2", dagster_root_run_id="dagster-1")
+    again = make_launch(run.schedule_id, "dagster-2", dagster_root_run_id="dagster-1")
     assert open_run(again, database=database, clock=clock).run_id != run.id
 
 
 def test_the_next_attempt_at_a_finished_run_has_nothing_to_do(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock, ["1"])
+    run_attempt = make_open_run(database, clock, ["1"])
     move = LedgerMove("1", OutcomeStatus.SUCCESSFUL)
     with database.transaction() as session:
         record_moves(session, run_attempt.run_id, [move], clock.now())
     run = finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
-    retry = an_opening(run.schedule_id, "dagster-2", run_id=run.id, is_next=True)
+    retry = make_launch(run.schedule_id, "dagster-2", run_id=run.id, is_next=True)
     again = open_run(retry, database=database, clock=clock)
     assert again == run_attempt
-    assert selected(again, database, clock) == ()
+    assert run_selection(again, database, clock) == ()
     assert finalise_run(again.run_id, database=database, clock=clock, attempt=again.attempt) == run
 
 
 def test_re_executing_all_steps_of_a_finished_run_keeps_its_selection_and_due_time(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     due_at, override = (
         datetime(2026, 5, 3, 6, 0, tzinfo=UTC),
         FicheSelection(mode=SelectionMode.MANUAL, fiche_ids=("8",)),
     )
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     run = request_run(schedule.id, database=database, clock=clock, due_at=due_at, override=override)
     finalise_run(run.id, database=database, clock=clock, breakdown="over")
-    again = an_opening(schedule.id, "dagster-2", run_id=run.id, is_repeat=True)
+    again = make_launch(schedule.id, "dagster-2", run_id=run.id, is_repeat=True)
     repeated = open_run(again, database=database, clock=clock)
     with database.reading() as session:
         row = session.get_one(RunRow, repeated.run_id)
@@ -196,11 +199,11 @@ def test_re_executing_all_steps_of_a_finished_run_keeps_its_selection_and_due_ti
 
 
 def test_without_a_daemon_a_lost_run_does_not_block_its_schedule(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock)
-    lost = open_run(an_opening(schedule.id), database=database, clock=clock)
-    again = an_opening(schedule.id, "dagster-2")
+    schedule = make_schedule(database, clock)
+    lost = open_run(make_launch(schedule.id), database=database, clock=clock)
+    again = make_launch(schedule.id, "dagster-2")
     with pytest.raises(ConflictError, match="still at work"):
         open_run(again, database=database, clock=clock)
     with database.transaction() as session:
@@ -219,48 +222,46 @@ def test_without_a_daemon_a_lost_run_does_not_block_its_schedule(
     )
 
 
-def test_queue_time_does_not_count_as_run_duration(
-    database: Database, clock: StandingClock
-) -> None:
+def test_queue_time_does_not_count_as_run_duration(database: Database, clock: FakeClock) -> None:
     queued_at = clock.now()
-    run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
-    clock.pass_time(timedelta(minutes=2))
-    opened = an_opening(run.schedule_id, run_id=run.id)
+    run = request_run(make_schedule(database, clock).id, database=database, clock=clock)
+    clock.advance(timedelta(minutes=2))
+    opened = make_launch(run.schedule_id, run_id=run.id)
     run_attempt = open_run(opened, database=database, clock=clock)
-    clock.pass_time(timedelta(seconds=7))
-    selected(run_attempt, database, clock)
+    clock.advance(timedelta(seconds=7))
+    run_selection(run_attempt, database, clock)
     ended = finalise_run(run.id, database=database, clock=clock, breakdown="over")
     assert (ended.queued_at, ended.began_at) == (queued_at, queued_at + timedelta(minutes=2))
     assert ended.duration_ms == 7000
 
 
-def test_a_run_of_another_schedule_is_rejected(database: Database, clock: StandingClock) -> None:
-    mine, other = a_schedule(database, clock), a_schedule(database, clock)
+def test_a_run_of_another_schedule_is_rejected(database: Database, clock: FakeClock) -> None:
+    mine, other = make_schedule(database, clock), make_schedule(database, clock)
     run = request_run(mine.id, database=database, clock=clock)
     with pytest.raises(ConflictError, match="belongs to schedule"):
-        open_run(an_opening(other.id, run_id=run.id), database=database, clock=clock)
+        open_run(make_launch(other.id, run_id=run.id), database=database, clock=clock)
 
 
 @pytest.mark.parametrize("run_id", [None, 12])
 def test_unknown_names_are_reported(
-    run_id: int | None, database: Database, clock: StandingClock
+    run_id: int | None, database: Database, clock: FakeClock
 ) -> None:
-    schedule_id = 5 if run_id is None else a_schedule(database, clock).id
+    schedule_id = 5 if run_id is None else make_schedule(database, clock).id
     with pytest.raises(
         NotFoundError, match="Schedule 5 not found" if run_id is None else "Run 12 not found"
     ):
-        open_run(an_opening(schedule_id, run_id=run_id), database=database, clock=clock)
+        open_run(make_launch(schedule_id, run_id=run_id), database=database, clock=clock)
 
 
 def test_opening_a_run_of_a_paused_schedule_is_rejected_and_leaves_the_run_unchanged(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     run = request_run(schedule.id, database=database, clock=clock)
     with database.transaction() as session:
         session.execute(update(ScheduleRow).values(is_active=False))
     with pytest.raises(ConflictError, match="is not active"):
-        open_run(an_opening(schedule.id, run_id=run.id), database=database, clock=clock)
+        open_run(make_launch(schedule.id, run_id=run.id), database=database, clock=clock)
     with database.reading() as session:
         assert get_run(session, run.id).status == "pending"
 
@@ -268,7 +269,7 @@ def test_opening_a_run_of_a_paused_schedule_is_rejected_and_leaves_the_run_uncha
 def test_a_requested_run_is_pending_and_its_request_has_the_run_id(
     database: Database, clock: Clock
 ) -> None:
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     run = request_run(schedule.id, database=database, clock=clock)
     with database.transaction() as session:
         [request] = offer_waiting(session, limit=10)
@@ -286,7 +287,7 @@ def test_a_requested_run_is_pending_and_its_request_has_the_run_id(
 def test_a_selection_override_replaces_the_stored_selection(
     database: Database, clock: Clock
 ) -> None:
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     override = FicheSelection.model_validate({"mode": "manual", "ficheIds": ["9"]})
     run = request_run(schedule.id, database=database, clock=clock, override=override)
     with database.transaction() as session:
@@ -294,7 +295,7 @@ def test_a_selection_override_replaces_the_stored_selection(
 
 
 def test_no_run_is_requested_while_another_is_unfinished(database: Database, clock: Clock) -> None:
-    schedule, other = a_schedule(database, clock), a_schedule(database, clock)
+    schedule, other = make_schedule(database, clock), make_schedule(database, clock)
     first = request_run(schedule.id, database=database, clock=clock)
     text = f"Run {first.id} of schedule {schedule.id} is still at work: `automation runs watch {first.id}` follows it"
     with pytest.raises(ConflictError, match=re.escape(text)):
@@ -307,19 +308,21 @@ def test_no_run_is_requested_while_another_is_unfinished(database: Database, clo
 def test_only_one_of_several_concurrent_requests_creates_a_run(
     database: Database, database_url: str, clock: Clock
 ) -> None:
-    schedule = a_schedule(database, clock)
-    filed = at_once(run_now, *[(database_url, f"{clock.now():%Y-%m-%dT%H:%M}", schedule.id)] * CREW)
+    schedule = make_schedule(database, clock)
+    filed = run_in_processes(
+        run_now, *[(database_url, f"{clock.now():%Y-%m-%dT%H:%M}", schedule.id)] * PROCESS_COUNT
+    )
     with database.reading() as session:
         assert session.scalar(select(func.count()).select_from(RunRow)) == 1
         assert session.scalar(select(func.count()).select_from(RunRequestRow)) == 1
-    assert sorted(filed) == [False] * (CREW - 1) + [True]
+    assert sorted(filed) == [False] * (PROCESS_COUNT - 1) + [True]
 
 
 @pytest.mark.parametrize(("active", "error"), [(False, ConflictError), (None, NotFoundError)])
 def test_a_paused_or_unknown_schedule_stores_nothing(
     active: bool | None, error: type[Exception], database: Database, clock: Clock
 ) -> None:
-    schedule_id = 99 if active is None else a_schedule(database, clock, isActive=active).id
+    schedule_id = 99 if active is None else make_schedule(database, clock, isActive=active).id
     with pytest.raises(error, match=f"Schedule {schedule_id}"):
         request_run(schedule_id, database=database, clock=clock)
     with database.reading() as session:
@@ -340,9 +343,9 @@ SELECTION_FIELDS: dict[str, object] = {
 PARTIAL = ("failed", "successful", "ignored", "failed")
 
 
-def active_run(database: Database, clock: StandingClock, statuses: tuple[str, ...]) -> RunAttempt:
-    schedule = a_schedule(database, clock, ficheSelection=SELECTION_FIELDS)
-    run_attempt = open_run(an_opening(schedule.id), database=database, clock=clock)
+def active_run(database: Database, clock: FakeClock, statuses: tuple[str, ...]) -> RunAttempt:
+    schedule = make_schedule(database, clock, ficheSelection=SELECTION_FIELDS)
+    run_attempt = open_run(make_launch(schedule.id), database=database, clock=clock)
     add_selection(run_attempt.run_id, ["1", "2", "3", "4"], database, clock)
     moves = [
         LedgerMove(str(number), OutcomeStatus(status))
@@ -353,16 +356,14 @@ def active_run(database: Database, clock: StandingClock, statuses: tuple[str, ..
     return run_attempt
 
 
-def add_selection(
-    run_id: int, fiche_ids: list[str], database: Database, clock: StandingClock
-) -> None:
+def add_selection(run_id: int, fiche_ids: list[str], database: Database, clock: FakeClock) -> None:
     with database.transaction() as session:
         open_ledger(session, run_id, fiche_ids, len(fiche_ids), clock.now())
         row = session.get_one(RunRow, run_id)
         row.selected_at, row.selected_fiches = clock.now(), len(fiche_ids)
 
 
-def ended(database: Database, clock: StandingClock, statuses: tuple[str, ...] = PARTIAL) -> Run:
+def ended(database: Database, clock: FakeClock, statuses: tuple[str, ...] = PARTIAL) -> Run:
     run_attempt = active_run(database, clock, statuses)
     return finalise_run(
         run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt
@@ -370,7 +371,7 @@ def ended(database: Database, clock: StandingClock, statuses: tuple[str, ...] = 
 
 
 def test_a_retry_selects_only_failed_fiches_and_keeps_the_other_filters(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     run = retry_run(ended(database, clock).id, database=database, clock=clock)
     with database.reading() as session:
@@ -387,7 +388,7 @@ def test_a_retry_selects_only_failed_fiches_and_keeps_the_other_filters(
     )
 
 
-def test_the_new_run_has_its_own_request(database: Database, clock: StandingClock) -> None:
+def test_the_new_run_has_its_own_request(database: Database, clock: FakeClock) -> None:
     earlier = ended(database, clock)
     run = retry_run(earlier.id, database=database, clock=clock)
     with database.transaction() as session:
@@ -398,10 +399,10 @@ def test_the_new_run_has_its_own_request(database: Database, clock: StandingCloc
     assert request.tags["automation/trigger"] == "retry"
 
 
-def test_a_failed_retry_can_be_retried(database: Database, clock: StandingClock) -> None:
+def test_a_failed_retry_can_be_retried(database: Database, clock: FakeClock) -> None:
     second = retry_run(ended(database, clock).id, database=database, clock=clock)
     open_run(
-        an_opening(second.schedule_id, "dagster-2", run_id=second.id),
+        make_launch(second.schedule_id, "dagster-2", run_id=second.id),
         database=database,
         clock=clock,
     )
@@ -419,7 +420,7 @@ def test_a_failed_retry_can_be_retried(database: Database, clock: StandingClock)
     "statuses", [("successful", "ignored", "successful", "ignored"), ("ignored",) * 4]
 )
 def test_a_run_without_failures_has_nothing_to_retry(
-    statuses: tuple[str, ...], database: Database, clock: StandingClock
+    statuses: tuple[str, ...], database: Database, clock: FakeClock
 ) -> None:
     run = ended(database, clock, statuses)
     with pytest.raises(ConflictError, match=r"^Run 1 has nothing to retry: no fiche failed$"):
@@ -428,9 +429,9 @@ def test_a_run_without_failures_has_nothing_to_retry(
 
 
 def test_retrying_a_run_that_failed_before_selection_repeats_the_whole_run(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(
+    schedule = make_schedule(
         database, clock, ficheSelection={"mode": "date_range", "dateRange": "yesterday"}
     )
     due_at, override = clock.now(), FicheSelection(mode=SelectionMode.MANUAL, fiche_ids=("8",))
@@ -439,7 +440,7 @@ def test_retrying_a_run_that_failed_before_selection_repeats_the_whole_run(
         finalise_run(
             first.id, database=database, clock=clock, breakdown="FICHE_API_BASE_URL is not set"
         )
-        clock.pass_time(timedelta(days=1))
+        clock.advance(timedelta(days=1))
         run = retry_run(first.id, database=database, clock=clock)
         with database.reading() as session:
             row = session.get_one(RunRow, run.id)
@@ -451,16 +452,14 @@ def test_retrying_a_run_that_failed_before_selection_repeats_the_whole_run(
         finalise_run(run.id, database=database, clock=clock, breakdown="over")
 
 
-def test_an_active_run_cannot_be_retried(database: Database, clock: StandingClock) -> None:
+def test_an_active_run_cannot_be_retried(database: Database, clock: FakeClock) -> None:
     run_attempt = active_run(database, clock, ("failed",))
     with pytest.raises(ConflictError, match="Run 1 is still running"):
         retry_run(run_attempt.run_id, database=database, clock=clock)
     assert _runs(database) == 1
 
 
-def test_runs_of_a_paused_schedule_cannot_be_retried(
-    database: Database, clock: StandingClock
-) -> None:
+def test_runs_of_a_paused_schedule_cannot_be_retried(database: Database, clock: FakeClock) -> None:
     run = ended(database, clock)
     with database.transaction() as session:
         session.get_one(ScheduleRow, run.schedule_id).is_active = False
@@ -469,7 +468,7 @@ def test_runs_of_a_paused_schedule_cannot_be_retried(
     assert _runs(database) == 1
 
 
-def test_an_unknown_run_cannot_be_retried(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_run_cannot_be_retried(database: Database, clock: FakeClock) -> None:
     with pytest.raises(NotFoundError, match="Run 99 not found"):
         retry_run(99, database=database, clock=clock)
 
@@ -482,9 +481,7 @@ def _runs(database: Database) -> int:
 CANCELLED = "Cancelled by an operator"
 
 
-def move(
-    database: Database, clock: StandingClock, run_attempt: RunAttempt, **statuses: str
-) -> None:
+def move(database: Database, clock: FakeClock, run_attempt: RunAttempt, **statuses: str) -> None:
     moves = [
         LedgerMove(fiche.removeprefix("f"), OutcomeStatus(status))
         for fiche, status in statuses.items()
@@ -503,9 +500,9 @@ def move(
     ],
 )
 def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
-    reason: str | None, message: str, database: Database, clock: StandingClock
+    reason: str | None, message: str, database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     move(database, clock, run_attempt, f1="successful", f2="ignored")
     run = cancel_run(run_attempt.run_id, reason=reason, database=database, clock=clock)
     assert (run.status, run.error_message) == ("cancelled", message)
@@ -533,8 +530,8 @@ def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
     assert names == ["automation.run.cancelled", "automation/cancelled"]
 
 
-def test_earlier_failures_keep_their_errors(database: Database, clock: StandingClock) -> None:
-    run_attempt = an_open_run(database, clock, ["1", "2"])
+def test_earlier_failures_keep_their_errors(database: Database, clock: FakeClock) -> None:
+    run_attempt = make_open_run(database, clock, ["1", "2"])
     with database.transaction() as session:
         broken = LedgerMove("1", OutcomeStatus.FAILED, error="The CRM is down")
         record_moves(session, run_attempt.run_id, [broken], clock.now())
@@ -548,9 +545,9 @@ def test_earlier_failures_keep_their_errors(database: Database, clock: StandingC
 
 
 def test_a_cancelled_run_does_not_count_as_a_consecutive_failure(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     with database.transaction() as session:
         schedule = session.get_one(ScheduleRow, 1)
         schedule.failures_in_a_row, schedule.pause_after_failures = 1, 2
@@ -562,36 +559,36 @@ def test_a_cancelled_run_does_not_count_as_a_consecutive_failure(
 
 
 def test_cancelling_a_run_that_was_never_opened_ends_its_request(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
+    run = request_run(make_schedule(database, clock).id, database=database, clock=clock)
     cancelled = cancel_run(run.id, reason="not today", database=database, clock=clock)
     with database.reading() as session:
         request = session.scalars(select(RunRequestRow)).one()
     assert cancelled.status == "cancelled"
     assert (request.state, request.reason) == ("refused", f"{CANCELLED}: not today")
     with pytest.raises(ConflictError, match="has already ended"):
-        open_run(an_opening(run.schedule_id, run_id=run.id), database=database, clock=clock)
+        open_run(make_launch(run.schedule_id, run_id=run.id), database=database, clock=clock)
 
 
-def test_cancelling_fences_off_the_active_attempt(database: Database, clock: StandingClock) -> None:
-    run_attempt = an_open_run(database, clock)
+def test_cancelling_fences_off_the_active_attempt(database: Database, clock: FakeClock) -> None:
+    run_attempt = make_open_run(database, clock)
     cancel_run(run_attempt.run_id, database=database, clock=clock)
     with pytest.raises(StaleAttemptError), database.transaction() as session:
         fence_attempt(session, run_attempt)
 
 
-def test_a_finished_run_cannot_be_cancelled(database: Database, clock: StandingClock) -> None:
-    run_attempt = an_open_run(database, clock, [])
+def test_a_finished_run_cannot_be_cancelled(database: Database, clock: FakeClock) -> None:
+    run_attempt = make_open_run(database, clock, [])
     finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt)
     with pytest.raises(ConflictError, match=r"^Run 1 has already ended \(completed\)$"):
         cancel_run(run_attempt.run_id, database=database, clock=clock)
 
 
 def test_a_second_cancellation_is_rejected_even_with_the_same_reason(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     cancel_run(run_attempt.run_id, database=database, clock=clock)
     with pytest.raises(ConflictError, match=r"^Run 1 has already ended \(cancelled\)$"):
         cancel_run(run_attempt.run_id, database=database, clock=clock)
@@ -599,25 +596,25 @@ def test_a_second_cancellation_is_rejected_even_with_the_same_reason(
 
 @pytest.mark.parametrize("reason", ["x" * 501, "a\0b"])
 def test_an_invalid_cancellation_reason_leaves_the_run_active(
-    reason: str, database: Database, clock: StandingClock
+    reason: str, database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     with pytest.raises(InvalidInputError):
         cancel_run(run_attempt.run_id, reason=reason, database=database, clock=clock)
     with database.reading() as session:
         assert get_run(session, run_attempt.run_id).status == "running"
 
 
-def test_an_unknown_run_cannot_be_cancelled(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_run_cannot_be_cancelled(database: Database, clock: FakeClock) -> None:
     with pytest.raises(NotFoundError, match="Run 99 not found"):
         cancel_run(99, database=database, clock=clock)
 
 
 @pytest.mark.parametrize("repetition", range(3))
 def test_concurrent_cancel_and_finalise_yield_one_final_status(
-    repetition: int, database: Database, clock: StandingClock
+    repetition: int, database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock, ["1", "2"])
+    run_attempt = make_open_run(database, clock, ["1", "2"])
     move(database, clock, run_attempt, f1="successful", f2="successful")
     start = Barrier(2)
 
@@ -649,7 +646,7 @@ def test_concurrent_cancel_and_finalise_yield_one_final_status(
 
 
 def record_move(
-    database: Database, clock: StandingClock, run_attempt: RunAttempt, statuses: Sequence[str]
+    database: Database, clock: FakeClock, run_attempt: RunAttempt, statuses: Sequence[str]
 ) -> None:
     moves = [
         LedgerMove(str(number), OutcomeStatus(status))
@@ -670,11 +667,11 @@ def record_move(
 )
 def test_the_final_status_follows_from_the_rows(
     statuses: Sequence[str], status: str, schedule_status: str, counters: tuple[int, ...],
-    database: Database, clock: StandingClock,
+    database: Database, clock: FakeClock,
 ) -> None:  # fmt: skip
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     record_move(database, clock, run_attempt, statuses)
-    clock.pass_time(timedelta(seconds=90))
+    clock.advance(timedelta(seconds=90))
     run = finalise_run(
         run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt
     )
@@ -691,10 +688,10 @@ def test_the_final_status_follows_from_the_rows(
     assert (schedule.total_runs, schedule.successful_runs, schedule.failed_runs) == counters
 
 
-def test_finalising_twice_has_no_further_effect(database: Database, clock: StandingClock) -> None:
-    run_attempt = an_open_run(database, clock, [])
+def test_finalising_twice_has_no_further_effect(database: Database, clock: FakeClock) -> None:
+    run_attempt = make_open_run(database, clock, [])
     first = finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
-    clock.pass_time(timedelta(hours=1))
+    clock.advance(timedelta(hours=1))
     again = finalise_run(run_attempt.run_id, database=database, clock=clock, breakdown="too late")
     assert again == first
     with database.reading() as session:
@@ -703,17 +700,17 @@ def test_finalising_twice_has_no_further_effect(database: Database, clock: Stand
 
 
 def test_finalising_a_run_with_pending_rows_raises_a_ledger_error(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     with pytest.raises(LedgerError, match="pending=3"):
         finalise_run(run_attempt.run_id, database=database, clock=clock, attempt=1)
 
 
 def test_finalising_a_run_with_a_missing_row_raises_a_ledger_error(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     record_move(database, clock, run_attempt, ["successful", "successful", "successful"])
     with database.transaction() as session:
         session.execute(
@@ -726,9 +723,9 @@ def test_finalising_a_run_with_a_missing_row_raises_a_ledger_error(
 
 
 def test_a_breakdown_fails_pending_fiches_and_keeps_outcomes(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     record_move(database, clock, run_attempt, ["successful", "ignored"])
     run = finalise_run(
         run_attempt.run_id, database=database, clock=clock, breakdown="The worker died"
@@ -744,12 +741,10 @@ def test_a_breakdown_fails_pending_fiches_and_keeps_outcomes(
     ]
 
 
-def test_a_fenced_off_attempt_cannot_finalise_the_run(
-    database: Database, clock: StandingClock
-) -> None:
-    run_attempt = an_open_run(database, clock)
+def test_a_fenced_off_attempt_cannot_finalise_the_run(database: Database, clock: FakeClock) -> None:
+    run_attempt = make_open_run(database, clock)
     open_run(
-        an_opening(1, "dagster-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
+        make_launch(1, "dagster-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
     )
     with pytest.raises(StaleAttemptError):
         finalise_run(
@@ -760,9 +755,9 @@ def test_a_fenced_off_attempt_cannot_finalise_the_run(
 
 
 def test_finalising_a_run_that_was_never_opened_ends_its_request(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
+    run = request_run(make_schedule(database, clock).id, database=database, clock=clock)
     ended = finalise_run(run.id, database=database, clock=clock, breakdown="It never started")
     with database.reading() as session:
         request = session.scalars(select(RunRequestRow)).one()
@@ -774,10 +769,8 @@ def test_finalising_a_run_that_was_never_opened_ends_its_request(
     assert (request.state, request.reason) == ("refused", "It never started")
 
 
-def test_a_row_with_an_outcome_does_not_change_again(
-    database: Database, clock: StandingClock
-) -> None:
-    run_attempt = an_open_run(database, clock)
+def test_a_row_with_an_outcome_does_not_change_again(database: Database, clock: FakeClock) -> None:
+    run_attempt = make_open_run(database, clock)
     record_move(database, clock, run_attempt, ["successful"])
     record_move(database, clock, run_attempt, ["failed"])
     with database.reading() as session:

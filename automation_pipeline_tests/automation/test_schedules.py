@@ -44,14 +44,14 @@ from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.audits import configurations
 from automation_pipeline_tests.automation.bench import Bench
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_opening
+from automation_pipeline_tests.factories import make_launch, make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import summary
-from automation_pipeline_tests.waiting import run
+from automation_pipeline_tests.waiting import run_with_fake_time
 
 
-def test_a_new_schedule_has_an_empty_run_history(database: Database, clock: StandingClock) -> None:
-    created = a_schedule(
+def test_a_new_schedule_has_an_empty_run_history(database: Database, clock: FakeClock) -> None:
+    created = make_schedule(
         database,
         clock,
         scheduleType="DAILY",
@@ -70,17 +70,17 @@ def test_a_new_schedule_has_an_empty_run_history(database: Database, clock: Stan
 
 
 def test_existing_configurations_are_accepted_active_or_not(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     ids = configurations.add(database), configurations.add(database, "Old", isActive=False)
-    created = a_schedule(database, clock, specificAuditConfigs=[str(ids[1]), ids[0]])
+    created = make_schedule(database, clock, specificAuditConfigs=[str(ids[1]), ids[0]])
     assert created.specific_audit_configs == (ids[1], ids[0])
 
 
-def test_unknown_configurations_are_reported(database: Database, clock: StandingClock) -> None:
+def test_unknown_configurations_are_reported(database: Database, clock: FakeClock) -> None:
     known = configurations.add(database)
     with pytest.raises(InvalidInputError, match=r"^Invalid automation schedule data$") as caught:
-        a_schedule(database, clock, specificAuditConfigs=[98, known, 97])
+        make_schedule(database, clock, specificAuditConfigs=[98, known, 97])
     assert caught.value.fields == (
         ("specificAuditConfigs", "there is no audit configuration 97, 98"),
     )
@@ -92,7 +92,7 @@ DAILY = {"scheduleType": "DAILY", "timeOfDay": "09:00"}
 
 
 def patched(
-    schedule: Schedule, patch: dict[str, object], database: Database, clock: StandingClock
+    schedule: Schedule, patch: dict[str, object], database: Database, clock: FakeClock
 ) -> Schedule:
     return update_schedule(schedule.id, patch, database=database, clock=clock)
 
@@ -102,11 +102,11 @@ def stored(database: Database, schedule: Schedule) -> Schedule:
         return get_schedule(session, schedule.id)
 
 
-def test_a_patch_changes_only_the_named_fields(database: Database, clock: StandingClock) -> None:
-    before = a_schedule(
+def test_a_patch_changes_only_the_named_fields(database: Database, clock: FakeClock) -> None:
+    before = make_schedule(
         database, clock, **DAILY, description="Old", externalApiKey="s3cret", maxRetries=2
     )
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     after = patched(before, {"description": None, "name": "New"}, database, clock)
     assert after == stored(database, before)
     assert after == before.model_copy(
@@ -114,16 +114,16 @@ def test_a_patch_changes_only_the_named_fields(database: Database, clock: Standi
     )
 
 
-def test_an_empty_patch_changes_nothing(database: Database, clock: StandingClock) -> None:
-    before = a_schedule(database, clock)
-    clock.pass_time_a_second()
+def test_an_empty_patch_changes_nothing(database: Database, clock: FakeClock) -> None:
+    before = make_schedule(database, clock)
+    clock.advance_one_second()
     assert patched(before, {}, database, clock) == before
 
 
 def test_changed_times_apply_from_now_and_clear_the_skipped_occurrence(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock, **DAILY)
+    schedule = make_schedule(database, clock, **DAILY)
     skip_next(schedule.id, database=database, clock=clock)
     same = patched(schedule, {"timeOfDay": "09:00"}, database, clock)
     assert (same.last_due_at, same.skip_due_at) == (None, datetime(2026, 5, 5, 9, tzinfo=UTC))
@@ -132,9 +132,9 @@ def test_changed_times_apply_from_now_and_clear_the_skipped_occurrence(
 
 
 def test_a_patch_that_sets_active_resumes_the_schedule(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock, **DAILY)
+    schedule = make_schedule(database, clock, **DAILY)
     pause_schedule(schedule.id, database=database, clock=clock, reason="Holidays")
     resumed = patched(schedule, {"isActive": True}, database, clock)
     assert (resumed.is_active, resumed.paused_reason, resumed.last_due_at) == (
@@ -145,10 +145,10 @@ def test_a_patch_that_sets_active_resumes_the_schedule(
 
 
 def test_only_newly_added_audit_configurations_must_exist(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     known = configurations.add(database)
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     with database.transaction() as session:
         change_schedule(session, schedule.id, {"specific_audit_configs": [97]})
     kept = patched(schedule, {"name": "New", "specificAuditConfigs": [97, known]}, database, clock)
@@ -160,24 +160,22 @@ def test_only_newly_added_audit_configurations_must_exist(
     assert caught.value.fields == (("specificAuditConfigs", "there is no audit configuration 98"),)
 
 
-def test_an_invalid_patch_stores_nothing(database: Database, clock: StandingClock) -> None:
-    schedule = a_schedule(database, clock, **DAILY)
+def test_an_invalid_patch_stores_nothing(database: Database, clock: FakeClock) -> None:
+    schedule = make_schedule(database, clock, **DAILY)
     with pytest.raises(InvalidInputError):
         patched(schedule, {"name": "New", "timeOfDay": None}, database, clock)
     assert stored(database, schedule) == schedule
 
 
-def test_an_unknown_schedule_to_update_is_not_found(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_unknown_schedule_to_update_is_not_found(database: Database, clock: FakeClock) -> None:
     with pytest.raises(NotFoundError, match="Schedule 9 not found"):
         update_schedule(9, {"name": "New"}, database=database, clock=clock)
 
 
 def test_the_second_of_two_concurrent_patches_sees_the_first(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock, **DAILY)
+    schedule = make_schedule(database, clock, **DAILY)
     second = threading.Thread(target=patched, args=(schedule, {"maxRetries": 5}, database, clock))
     with database.transaction() as session:
         get_schedule(session, schedule.id, lock=True)
@@ -192,8 +190,8 @@ def test_the_second_of_two_concurrent_patches_sees_the_first(
     )
 
 
-def test_concurrent_patches_are_all_applied(database: Database, clock: StandingClock) -> None:
-    schedule = a_schedule(database, clock, **DAILY)
+def test_concurrent_patches_are_all_applied(database: Database, clock: FakeClock) -> None:
+    schedule = make_schedule(database, clock, **DAILY)
     patch = {
         "name": "New",
         "maxRetries": 5,
@@ -213,9 +211,9 @@ def test_concurrent_patches_are_all_applied(database: Database, clock: StandingC
 
 
 def test_a_paused_schedule_does_not_run_and_keeps_its_first_reason(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     pause_schedule(schedule.id, database=database, clock=clock, reason="Holidays")
     paused = pause_schedule(schedule.id, database=database, clock=clock, reason="Again")
     assert (paused.is_active, paused.paused_reason) == (False, "Holidays")
@@ -223,45 +221,37 @@ def test_a_paused_schedule_does_not_run_and_keeps_its_first_reason(
         request_run(schedule.id, database=database, clock=clock)
 
 
-def test_an_unknown_schedule_to_pause_is_not_found(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_unknown_schedule_to_pause_is_not_found(database: Database, clock: FakeClock) -> None:
     with pytest.raises(NotFoundError, match="Schedule 9 not found"):
         pause_schedule(9, database=database, clock=clock)
 
 
 def test_a_resumed_schedule_does_not_catch_up_with_its_pause(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     with database.transaction() as session:
         change_schedule(session, schedule.id, {"failures_in_a_row": 3})
     pause_schedule(schedule.id, database=database, clock=clock, reason="3 failed runs in a row")
-    clock.pass_time(timedelta(days=3))
+    clock.advance(timedelta(days=3))
     resumed = resume_schedule(schedule.id, database=database, clock=clock)
     assert (resumed.is_active, resumed.paused_reason, resumed.failures_in_a_row) == (True, None, 0)
     assert resumed.last_due_at == clock.now()
 
 
-def test_resuming_an_active_schedule_changes_nothing(
-    database: Database, clock: StandingClock
-) -> None:
-    schedule = a_schedule(database, clock)
-    clock.pass_time(timedelta(days=3))
+def test_resuming_an_active_schedule_changes_nothing(database: Database, clock: FakeClock) -> None:
+    schedule = make_schedule(database, clock)
+    clock.advance(timedelta(days=3))
     assert resume_schedule(schedule.id, database=database, clock=clock) == schedule
 
 
-def test_an_unknown_schedule_to_resume_is_not_found(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_unknown_schedule_to_resume_is_not_found(database: Database, clock: FakeClock) -> None:
     with pytest.raises(NotFoundError, match="Schedule 9 not found"):
         resume_schedule(9, database=database, clock=clock)
 
 
-def test_repeated_skips_skip_successive_occurrences(
-    database: Database, clock: StandingClock
-) -> None:
-    schedule = a_schedule(database, clock, **DAILY)
+def test_repeated_skips_skip_successive_occurrences(database: Database, clock: FakeClock) -> None:
+    schedule = make_schedule(database, clock, **DAILY)
     skipped = [skip_next(schedule.id, database=database, clock=clock) for _ in range(2)]
     assert skipped == [datetime(2026, 5, 5, 9, tzinfo=UTC), datetime(2026, 5, 6, 9, tzinfo=UTC)]
     with database.reading() as session:
@@ -271,11 +261,11 @@ def test_repeated_skips_skip_successive_occurrences(
 
 
 def test_a_skip_in_the_past_does_not_affect_the_next_skip(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock, **DAILY)
+    schedule = make_schedule(database, clock, **DAILY)
     skip_next(schedule.id, database=database, clock=clock)
-    clock.pass_time(timedelta(days=7))
+    clock.advance(timedelta(days=7))
     assert skip_next(schedule.id, database=database, clock=clock) == datetime(
         2026, 5, 12, 9, tzinfo=UTC
     )
@@ -289,25 +279,25 @@ def test_a_skip_in_the_past_does_not_affect_the_next_skip(
     ],
 )
 def test_skipping_without_a_next_occurrence_is_rejected(
-    database: Database, clock: StandingClock, fields: dict[str, object], sentence: str
+    database: Database, clock: FakeClock, fields: dict[str, object], sentence: str
 ) -> None:
-    schedule = a_schedule(database, clock, ("1",), **fields)
+    schedule = make_schedule(database, clock, ("1",), **fields)
     with pytest.raises(ConflictError, match=sentence):
         skip_next(schedule.id, database=database, clock=clock)
 
 
-def test_an_unknown_schedule_to_skip_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_schedule_to_skip_is_not_found(database: Database, clock: FakeClock) -> None:
     with pytest.raises(NotFoundError, match="Schedule 9 not found"):
         skip_next(9, database=database, clock=clock)
 
 
-def test_deleting_a_schedule_keeps_its_runs(database: Database, clock: StandingClock) -> None:
-    mine, other = a_schedule(database, clock), a_schedule(database, clock)
-    run_attempt = open_run(an_opening(mine.id), database=database, clock=clock)
+def test_deleting_a_schedule_keeps_its_runs(database: Database, clock: FakeClock) -> None:
+    mine, other = make_schedule(database, clock), make_schedule(database, clock)
+    run_attempt = open_run(make_launch(mine.id), database=database, clock=clock)
     finalise_run(run_attempt.run_id, database=database, clock=clock, breakdown="The worker is gone")
     delete_schedule(mine.id, database=database)
     for use in (
-        lambda: open_run(an_opening(mine.id, "dagster-2"), database=database, clock=clock),
+        lambda: open_run(make_launch(mine.id, "dagster-2"), database=database, clock=clock),
         lambda: request_run(mine.id, database=database, clock=clock),
         lambda: update_schedule(mine.id, {"name": "other"}, database=database, clock=clock),
         lambda: resume_schedule(mine.id, database=database, clock=clock),
@@ -324,13 +314,13 @@ def test_deleting_a_schedule_keeps_its_runs(database: Database, clock: StandingC
 
 
 def test_a_schedule_with_an_active_or_pending_run_cannot_be_deleted(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     run = request_run(schedule.id, database=database, clock=clock)
     with pytest.raises(ConflictError, match=f"end it by `automation runs cancel {run.id}`"):
         delete_schedule(schedule.id, database=database)
-    open_run(an_opening(schedule.id, run_id=run.id), database=database, clock=clock)
+    open_run(make_launch(schedule.id, run_id=run.id), database=database, clock=clock)
     with pytest.raises(ConflictError, match=f"cannot be deleted while run {run.id} is not over"):
         delete_schedule(schedule.id, database=database)
     with database.reading() as session:
@@ -347,8 +337,8 @@ TODAY = date(2026, 5, 4)
 FIRST, LAST = TODAY - timedelta(days=2), TODAY
 
 
-def test_a_backfill_creates_one_run_per_day(database: Database, clock: StandingClock) -> None:
-    schedule = a_schedule(database, clock, ficheSelection=SALES)
+def test_a_backfill_creates_one_run_per_day(database: Database, clock: FakeClock) -> None:
+    schedule = make_schedule(database, clock, ficheSelection=SALES)
     collaborators = {"database": database, "clock": clock}
     dry = backfill_schedule(schedule.id, FIRST, LAST, **collaborators, dry_run=True)
     assert [(day.filed, day.run_id) for day in dry.days] == [(True, None)] * 3
@@ -373,8 +363,8 @@ def test_a_backfill_creates_one_run_per_day(database: Database, clock: StandingC
     }
 
 
-def test_a_backfill_skips_excluded_days(database: Database, clock: StandingClock) -> None:
-    schedule = a_schedule(database, clock, ficheSelection=SALES, excludedOn=["2026-05-03"])
+def test_a_backfill_skips_excluded_days(database: Database, clock: FakeClock) -> None:
+    schedule = make_schedule(database, clock, ficheSelection=SALES, excludedOn=["2026-05-03"])
     made = backfill_schedule(schedule.id, FIRST, LAST, database=database, clock=clock)
     assert [(day.filed, day.excluded, day.run_id is None) for day in made.days] == [
         (True, False, False),
@@ -383,9 +373,12 @@ def test_a_backfill_skips_excluded_days(database: Database, clock: StandingClock
     ]
 
 
-def test_a_backfill_range_is_limited(database: Database, clock: StandingClock) -> None:
-    by_days, by_ids = a_schedule(database, clock, ficheSelection=SALES), a_schedule(database, clock)
-    paused = a_schedule(database, clock, ficheSelection=SALES)
+def test_a_backfill_range_is_limited(database: Database, clock: FakeClock) -> None:
+    by_days, by_ids = (
+        make_schedule(database, clock, ficheSelection=SALES),
+        make_schedule(database, clock),
+    )
+    paused = make_schedule(database, clock, ficheSelection=SALES)
     pause_schedule(paused.id, database=database, clock=clock)
     cases: list[tuple[int, date, date, type[AutomationError], str]] = [
         (by_days.id, LAST, FIRST, InvalidInputError, "must not lie before from"),
@@ -415,12 +408,12 @@ def test_a_backfill_range_is_limited(database: Database, clock: StandingClock) -
 
 
 def test_a_preview_lists_kept_dropped_and_ignored_fiches_and_writes_nothing(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     bench = Bench(database, clock)
     bench.sell("known", *bench.calls("known", 3), text=None)
     yesterday, before = TODAY - timedelta(days=1), TODAY - timedelta(days=2)
-    bench.crm.sell(yesterday, summary("known"), summary("new"), summary("over"))
+    bench.crm.set_sales(yesterday, summary("known"), summary("new"), summary("over"))
     bench.crm.fail_always(before.isoformat(), TransientError("The CRM did not answer in time."))
     selection = {
         "mode": "date_range",
@@ -430,7 +423,7 @@ def test_a_preview_lists_kept_dropped_and_ignored_fiches_and_writes_nothing(
         "maxFiches": 2,
         "maxRecordingsPerFiche": 2,
     }
-    config, schedule = bench.automatic(), a_schedule(database, clock, ficheSelection=selection)
+    config, schedule = bench.automatic(), make_schedule(database, clock, ficheSelection=selection)
 
     def counts() -> list[int | None]:
         with database.reading() as session:
@@ -438,7 +431,7 @@ def test_a_preview_lists_kept_dropped_and_ignored_fiches_and_writes_nothing(
             return [session.scalar(select(func.count()).select_from(table)) for table in tables]
 
     stored = counts()
-    shown = run(
+    shown = run_with_fake_time(
         preview_schedule(
             schedule.id,
             database=database,

@@ -24,14 +24,14 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.factories import (
     COOLDOWN,
-    a_schedule,
-    an_open_run,
-    an_opening,
-    selected,
+    make_launch,
+    make_open_run,
+    make_schedule,
+    run_selection,
 )
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, summary
 
 TODAY, YESTERDAY, BEFORE = date(2026, 5, 4), date(2026, 5, 3), date(2026, 5, 2)
@@ -42,18 +42,18 @@ LOST = TransientError("The CRM did not answer in time.")
 @pytest.fixture
 def crm() -> FakeFicheSource:
     source = FakeFicheSource()
-    source.sell(YESTERDAY, summary("2"), summary("1"), summary("2"))
-    source.sell(TODAY, summary("3"))
+    source.set_sales(YESTERDAY, summary("2"), summary("1"), summary("2"))
+    source.set_sales(TODAY, summary("3"))
     return source
 
 
 def opened(
-    database: Database, clock: StandingClock, zone: str = "Europe/Paris", **selection: object
+    database: Database, clock: FakeClock, zone: str = "Europe/Paris", **selection: object
 ) -> RunAttempt:
     selection_fields = {"mode": "date_range", "dateRange": "last_24h", **selection}
-    schedule = a_schedule(database, clock, ficheSelection=selection_fields, timezone=zone)
+    schedule = make_schedule(database, clock, ficheSelection=selection_fields, timezone=zone)
     return open_run(
-        an_opening(schedule.id, f"launch-{schedule.id}"), database=database, clock=clock
+        make_launch(schedule.id, f"launch-{schedule.id}"), database=database, clock=clock
     )
 
 
@@ -75,9 +75,9 @@ def summary_of(database: Database, run_attempt: RunAttempt) -> dict[str, Any]:
 
 
 def test_every_id_becomes_one_pending_row_in_the_order_given(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock, ["7, 8\n9", "8", " 10 "])
+    run_attempt = make_open_run(database, clock, ["7, 8\n9", "8", " 10 "])
     with database.reading() as session:
         rows, run = outcomes(session, run_attempt.run_id), get_run(session, run_attempt.run_id)
     assert [(row.fiche_id, row.status) for row in rows] == [
@@ -88,19 +88,19 @@ def test_every_id_becomes_one_pending_row_in_the_order_given(
     assert (result["candidates"], result["dropped"]["duplicates"]) == (5, 1)
 
 
-def test_fiches_are_split_into_batches(database: Database, clock: StandingClock) -> None:
-    schedule = a_schedule(database, clock, [str(number) for number in range(120)])
-    run_attempt = open_run(an_opening(schedule.id), database=database, clock=clock)
-    assert selected(run_attempt, database, clock, processes=2) == [0, 1, 2]
+def test_fiches_are_split_into_batches(database: Database, clock: FakeClock) -> None:
+    schedule = make_schedule(database, clock, [str(number) for number in range(120)])
+    run_attempt = open_run(make_launch(schedule.id), database=database, clock=clock)
+    assert run_selection(run_attempt, database, clock, processes=2) == [0, 1, 2]
 
 
 def test_a_selection_by_date_fetches_and_uses_the_lists_of_its_days(
-    crm: FakeFicheSource, database: Database, clock: StandingClock
+    crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
     run_attempt = opened(database, clock)
-    batches = selected(run_attempt, database, clock, crm)
+    batches = run_selection(run_attempt, database, clock, crm)
     run, ids, log = read_run(database, run_attempt)
-    assert sorted(crm.asked) == ["2026-05-03", "2026-05-04"]
+    assert sorted(crm.requests) == ["2026-05-03", "2026-05-04"]
     assert (ids, batches) == (["1", "2", "3"], [0])
     assert (run.selected_fiches, run.error_details) == (3, None)
     assert log[:2] == [
@@ -115,10 +115,10 @@ def test_a_selection_by_date_fetches_and_uses_the_lists_of_its_days(
 
 
 def test_selection_counts_have_stable_keys(
-    crm: FakeFicheSource, database: Database, clock: StandingClock
+    crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
     run_attempt = opened(database, clock, mode="filter", groupes=["NORD"], maxFiches=2)
-    selected(run_attempt, database, clock, crm)
+    run_selection(run_attempt, database, clock, crm)
     assert summary_of(database, run_attempt) == {
         "mode": "filter",
         "dateRange": "last_24h",
@@ -140,10 +140,10 @@ def test_selection_counts_have_stable_keys(
 
 
 def test_the_selection_is_logged_once(
-    crm: FakeFicheSource, database: Database, clock: StandingClock
+    crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
     run_attempt = opened(database, clock)
-    selected(run_attempt, database, clock, crm)
+    run_selection(run_attempt, database, clock, crm)
     with database.reading() as session:
         [event] = session.scalars(SELECTION_EVENTS).all()
         notes = session.scalars(
@@ -164,15 +164,15 @@ def test_the_selection_is_logged_once(
 
 
 def test_a_failed_day_is_logged_and_the_mirror_is_used(
-    crm: FakeFicheSource, database: Database, clock: StandingClock
+    crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
-    selected(opened(database, clock), database, clock, crm)
-    clock.pass_time(COOLDOWN)
+    run_selection(opened(database, clock), database, clock, crm)
+    clock.advance(COOLDOWN)
     crm.fail_always(YESTERDAY.isoformat(), LOST)
     crm.fail_always(TODAY.isoformat(), LOST)
-    crm.sell(TODAY, summary("3"), summary("4"))
+    crm.set_sales(TODAY, summary("3"), summary("4"))
     run_attempt = opened(database, clock)
-    batches = selected(run_attempt, database, clock, crm)
+    batches = run_selection(run_attempt, database, clock, crm)
     run, ids, log = read_run(database, run_attempt)
     failures = [{"date": TODAY.isoformat(), "error": str(LOST)}]
     assert (ids, batches, run.status) == (["1", "2", "3"], [0], "running")
@@ -183,40 +183,40 @@ def test_a_failed_day_is_logged_and_the_mirror_is_used(
 
 @pytest.mark.parametrize(("waited", "asked"), [(COOLDOWN - timedelta(seconds=1), 0), (COOLDOWN, 1)])
 def test_a_fresh_or_final_sales_list_is_not_fetched_again(
-    waited: timedelta, asked: int, crm: FakeFicheSource, database: Database, clock: StandingClock
+    waited: timedelta, asked: int, crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
-    selected(opened(database, clock), database, clock, crm)
-    crm.asked.clear()
-    clock.pass_time(waited)
+    run_selection(opened(database, clock), database, clock, crm)
+    crm.requests.clear()
+    clock.advance(waited)
     run_attempt = opened(database, clock)
-    selected(run_attempt, database, clock, crm)
-    assert crm.asked == [TODAY.isoformat()][:asked]
+    run_selection(run_attempt, database, clock, crm)
+    assert crm.requests == [TODAY.isoformat()][:asked]
     assert read_run(database, run_attempt)[1] == ["1", "2", "3"]
 
 
 def test_a_later_attempt_makes_no_calls_and_adds_no_rows(
-    crm: FakeFicheSource, database: Database, clock: StandingClock
+    crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
     first = opened(database, clock)
-    selected(first, database, clock, crm)
+    run_selection(first, database, clock, crm)
     before = read_run(database, first)[1:]
-    crm.asked.clear()
-    clock.pass_time(timedelta(days=1))
+    crm.requests.clear()
+    clock.advance(timedelta(days=1))
     second = open_run(
-        an_opening(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock
+        make_launch(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock
     )
-    batches = selected(second, database, clock, crm)
-    assert (batches, crm.asked) == ([0], [])
+    batches = run_selection(second, database, clock, crm)
+    assert (batches, crm.requests) == ([0], [])
     ids, log = read_run(database, first)[1:]
     assert (ids, log[:-1]) == before
     with database.reading() as session:
         assert len(session.scalars(SELECTION_EVENTS).all()) == 1
 
 
-def test_a_finished_run_has_no_pending_batches(database: Database, clock: StandingClock) -> None:
-    run_attempt = an_open_run(database, clock)
+def test_a_finished_run_has_no_pending_batches(database: Database, clock: FakeClock) -> None:
+    run_attempt = make_open_run(database, clock)
     finalise_run(run_attempt.run_id, database=database, clock=clock, breakdown="boom")
-    assert selected(run_attempt, database, clock) == ()
+    assert run_selection(run_attempt, database, clock) == ()
 
 
 @pytest.mark.parametrize(
@@ -236,10 +236,10 @@ def test_an_empty_selection_has_no_batches_and_a_reason(
     message: tuple[str, str],
     crm: FakeFicheSource,
     database: Database,
-    clock: StandingClock,
+    clock: FakeClock,
 ) -> None:
     run_attempt = opened(database, clock, **selection_fields)
-    assert selected(run_attempt, database, clock, crm) == []
+    assert run_selection(run_attempt, database, clock, crm) == []
     run, ids, log = read_run(database, run_attempt)
     assert (run.selected_fiches, ids, summary_of(database, run_attempt)["empty_reason"]) == (
         0,
@@ -250,23 +250,23 @@ def test_an_empty_selection_has_no_batches_and_a_reason(
 
 
 def test_uncertain_fiches_are_kept_until_their_details_are_fetched(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     bench = AuditHarness(database, clock)
     for fiche_id in ("1", "2", "3"):
         bench.sell(fiche_id)
     bench.audit("3", bench.configure(1))
-    bench.crm.sell(YESTERDAY, *(summary(fiche_id) for fiche_id in ("1", "2", "3", "4")))
+    bench.crm.set_sales(YESTERDAY, *(summary(fiche_id) for fiche_id in ("1", "2", "3", "4")))
     bench.crm.add(fiche("4", groupe="OTHER"))
     for selection_fields in ({}, {"mode": "manual", "ficheIds": ["1", "2", "3", "4"]}):
         run_attempt = opened(
             database, clock, groupes=["NORD"], onlyUnaudited=True, **selection_fields
         )
-        selected(run_attempt, database, clock, bench.crm)
+        run_selection(run_attempt, database, clock, bench.crm)
         assert read_run(database, run_attempt)[1] == ["4"]
         assert summary_of(database, run_attempt)["dropped"]["groupe_not_selected"] == 3
         run_attempt = opened(database, clock, onlyUnaudited=True, **selection_fields)
-        selected(run_attempt, database, clock, bench.crm)
+        run_selection(run_attempt, database, clock, bench.crm)
         assert read_run(database, run_attempt)[1] == ["1", "2", "4"]
         assert summary_of(database, run_attempt)["dropped"]["audited"] == 1
 
@@ -275,20 +275,20 @@ def test_uncertain_fiches_are_kept_until_their_details_are_fetched(
     ("zone", "day"), [("Europe/Paris", YESTERDAY), ("America/New_York", BEFORE)]
 )
 def test_days_use_the_schedules_time_zone_and_the_due_time(
-    zone: str, day: date, database: Database, clock: StandingClock
+    zone: str, day: date, database: Database, clock: FakeClock
 ) -> None:
     source = FakeFicheSource()
     selection_fields = {"mode": "date_range", "dateRange": "yesterday"}
-    schedule = a_schedule(database, clock, ficheSelection=selection_fields, timezone=zone)
+    schedule = make_schedule(database, clock, ficheSelection=selection_fields, timezone=zone)
     due_at = datetime(2026, 5, 4, 1, 0, tzinfo=UTC)
-    clock.pass_time(timedelta(days=2))
-    selected(
-        open_run(an_opening(schedule.id, due_at=due_at), database=database, clock=clock),
+    clock.advance(timedelta(days=2))
+    run_selection(
+        open_run(make_launch(schedule.id, due_at=due_at), database=database, clock=clock),
         database,
         clock,
         source,
     )
-    assert source.asked == [day.isoformat()]
+    assert source.requests == [day.isoformat()]
 
 
 class Interrupting(FakeFicheSource):
@@ -297,7 +297,7 @@ class Interrupting(FakeFicheSource):
     def __init__(self, callback: Callable[[], object]) -> None:
         super().__init__()
         self._callback = callback
-        self.sell(YESTERDAY, summary("1"))
+        self.set_sales(YESTERDAY, summary("1"))
 
     async def sales_list(self, day: date) -> SalesList:
         await asyncio.to_thread(self._callback)
@@ -305,41 +305,41 @@ class Interrupting(FakeFicheSource):
 
 
 def test_an_attempt_fenced_off_during_selection_writes_nothing(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     run_attempt = opened(database, clock, dateRange="yesterday")
-    retry = an_opening(1, "dagster-2", dagster_root_run_id="launch-1")
+    retry = make_launch(1, "dagster-2", dagster_root_run_id="launch-1")
     source = Interrupting(lambda: open_run(retry, database=database, clock=clock))
     with pytest.raises(StaleAttemptError):
-        selected(run_attempt, database, clock, source)
+        run_selection(run_attempt, database, clock, source)
     assert read_run(database, run_attempt)[1] == []
 
 
 def test_two_workers_of_one_attempt_make_one_selection(
-    crm: FakeFicheSource, database: Database, clock: StandingClock
+    crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
     run_attempt = opened(database, clock, dateRange="yesterday")
-    source = Interrupting(lambda: selected(run_attempt, database, clock, crm))
-    assert selected(run_attempt, database, clock, source) == [0]
+    source = Interrupting(lambda: run_selection(run_attempt, database, clock, crm))
+    assert run_selection(run_attempt, database, clock, source) == [0]
     _run, ids, log = read_run(database, run_attempt)
     assert ids == ["1", "2"]
     assert log.count(("info", "Final: 2 fiches to process")) == 1
 
 
 def test_a_fenced_off_attempt_makes_no_calls(
-    crm: FakeFicheSource, database: Database, clock: StandingClock
+    crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
     first = opened(database, clock)
     open_run(
-        an_opening(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock
+        make_launch(1, "dagster-2", dagster_root_run_id="launch-1"), database=database, clock=clock
     )
     with pytest.raises(StaleAttemptError):
-        selected(first, database, clock, crm)
-    assert crm.asked == []
+        run_selection(first, database, clock, crm)
+    assert crm.requests == []
 
 
 def test_a_crash_before_the_selection_is_stored_repeats_it(
-    crm: FakeFicheSource, database: Database, clock: StandingClock
+    crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
     run_attempt = opened(database, clock)
 
@@ -350,39 +350,39 @@ def test_a_crash_before_the_selection_is_stored_repeats_it(
             return await crm.sales_list(day)
 
     with pytest.raises(KeyboardInterrupt):
-        selected(run_attempt, database, clock, Killed())
+        run_selection(run_attempt, database, clock, Killed())
     assert read_run(database, run_attempt)[1:] == ([], [])
-    selected(run_attempt, database, clock, crm)
+    run_selection(run_attempt, database, clock, crm)
     assert read_run(database, run_attempt)[1] == ["1", "2", "3"]
 
 
 def test_a_changed_configuration_does_not_alter_a_stored_selection(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock, ["1"])
+    run_attempt = make_open_run(database, clock, ["1"])
     with database.transaction() as session:
         session.execute(
             update(RunRow).values(
                 config_snapshot={"overrides": {"mode": "manual", "ficheIds": ["2"]}}
             )
         )
-    assert selected(run_attempt, database, clock) == [0]
+    assert run_selection(run_attempt, database, clock) == [0]
     assert read_run(database, run_attempt)[1] == ["1"]
 
 
 def test_unreadable_days_are_reported_and_fail_the_run_if_all_are_unreadable(
-    crm: FakeFicheSource, database: Database, clock: StandingClock
+    crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
     """Finding 2.5: a run with an unreachable CRM ended as `completed`, and its webhook omitted
     the failed days."""
     cases = {"completed": [YESTERDAY], "failed": [YESTERDAY, TODAY]}
     for expected, unread in cases.items():
         for day in unread:
-            crm.sell(day)
+            crm.set_sales(day)
             crm.fail_always(day.isoformat(), LOST)
-        crm.sell(TODAY)
-        clock.pass_time(timedelta(days=0, minutes=10))
-        schedule = a_schedule(
+        crm.set_sales(TODAY)
+        clock.advance(timedelta(days=0, minutes=10))
+        schedule = make_schedule(
             database,
             clock,
             ficheSelection={"mode": "date_range", "dateRange": "last_24h"},
@@ -391,9 +391,9 @@ def test_unreadable_days_are_reported_and_fail_the_run_if_all_are_unreadable(
             timezone="Europe/Paris",
         )
         run_attempt = open_run(
-            an_opening(schedule.id, f"launch-{expected}"), database=database, clock=clock
+            make_launch(schedule.id, f"launch-{expected}"), database=database, clock=clock
         )
-        selected(run_attempt, database, clock, crm)
+        run_selection(run_attempt, database, clock, crm)
         run = finalise_run(
             run_attempt.run_id, database=database, clock=clock, attempt=run_attempt.attempt
         )

@@ -9,14 +9,14 @@ from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 FETCHED = "Fiche detail fetch complete (distributed)"
 STOPPED = "continueOnError=false and details are missing: transcription and audits are skipped"
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> Bench:
+def bench(database: Database, clock: FakeClock) -> Bench:
     made = Bench(database, clock)
     made.add_to_crm("with-calls")
     made.add_to_crm("without-calls", calls=0)
@@ -68,7 +68,7 @@ def test_settling_decides_which_fiches_continue(
 def test_a_stopped_run_neither_transcribes_nor_audits(bench: Bench) -> None:
     run = bench.run(*ONE_BROKEN, continueOnError=False)
     assert (run.status, run.transcriptions_run, run.audits_run) == ("partial", 0, 0)
-    assert (bench.speech.asked, bench.model.asked) == ([], [])
+    assert (bench.speech.requests, bench.model.questions) == ([], [])
 
 
 @pytest.mark.parametrize(("continue_on_error", "batches"), [(True, [0]), (False, [])])

@@ -41,24 +41,22 @@ from automation_pipeline_tests.automation.due import (
     occurrences,
     run_now,
 )
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_open_run, an_opening
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.factories import make_launch, make_open_run, make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 BUSY, OUTLASTING = OVERLAP_REASONS[ScheduleLoad.BUSY], OVERLAP_REASONS[ScheduleLoad.OUTLASTING]
 
 
-def end_newest_run(database: Database, clock: StandingClock) -> None:
+def end_newest_run(database: Database, clock: FakeClock) -> None:
     with database.reading() as session:
         run = find_runs(session, RunFilter(), limit=1, offset=0)[0]
     finalise_run(run.id, database=database, clock=clock, breakdown="over")
 
 
-def test_a_due_schedule_gets_a_run_and_an_occurrence(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_due_schedule_gets_a_run_and_an_occurrence(database: Database, clock: FakeClock) -> None:
     schedule, due_at = a_daily(database, clock), clock.now()
-    clock.pass_time(timedelta(minutes=3))
+    clock.advance(timedelta(minutes=3))
     report = check_due(database, clock)
     with database.reading() as session:
         [run] = find_runs(session, RunFilter(schedule.id), limit=10, offset=0)
@@ -98,28 +96,26 @@ def test_a_due_schedule_gets_a_run_and_an_occurrence(
     assert occurrences(database) == [("04 10:00", run.id, None)]
 
 
-def test_a_requested_run_can_be_opened_as_requested(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_requested_run_can_be_opened_as_requested(database: Database, clock: FakeClock) -> None:
     schedule = a_daily(database, clock)
     [started] = check_due(database, clock).triggered
     run_attempt = open_run(
-        an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock
+        make_launch(schedule.id, run_id=started.run_id), database=database, clock=clock
     )
     assert (run_attempt.run_id, run_attempt.attempt) == (started.run_id, 1)
 
 
-def test_each_due_time_is_decided_once(database: Database, clock: StandingClock) -> None:
+def test_each_due_time_is_decided_once(database: Database, clock: FakeClock) -> None:
     a_daily(database, clock)
     assert len(check_due(database, clock).triggered) == 1
     end_newest_run(database, clock)
     for _ in range(3):
-        clock.pass_time(timedelta(minutes=5))
+        clock.advance(timedelta(minutes=5))
         assert check_due(database, clock) == DueReport(checked=1)
 
 
 def test_a_recorded_occurrence_is_not_run_again_even_without_the_schedules_marker(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     schedule = a_daily(database, clock)
     check_due(database, clock)
@@ -132,47 +128,47 @@ def test_a_recorded_occurrence_is_not_run_again_even_without_the_schedules_marke
 
 
 def test_a_manual_run_that_ended_after_the_due_time_does_not_suppress_it(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     schedule = a_daily(database, clock)
     request_run(schedule.id, database=database, clock=clock)
     end_newest_run(database, clock)
     change(database, schedule.id, last_run_at=clock.now() + timedelta(minutes=1))
-    clock.pass_time(timedelta(minutes=2))
+    clock.advance(timedelta(minutes=2))
     assert len(check_due(database, clock).triggered) == 1
 
 
 @pytest.mark.parametrize("opened", [False, True])
 def test_during_a_manual_run_nothing_starts_and_the_reason_is_stored(
-    opened: bool, database: Database, clock: StandingClock
+    opened: bool, database: Database, clock: FakeClock
 ) -> None:
     schedule = a_daily(database, clock)
     run = request_run(schedule.id, database=database, clock=clock)
     if opened:
-        open_run(an_opening(schedule.id, run_id=run.id), database=database, clock=clock)
+        open_run(make_launch(schedule.id, run_id=run.id), database=database, clock=clock)
     assert check_due(database, clock).triggered == ()
     assert occurrences(database) == [("04 10:00", None, BUSY)]
 
 
-def test_a_run_with_heartbeats_is_never_stale(database: Database, clock: StandingClock) -> None:
+def test_a_run_with_heartbeats_is_never_stale(database: Database, clock: FakeClock) -> None:
     schedule = an_hourly(database, clock)
     [started] = check_due(database, clock).triggered
-    open_run(an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock)
-    clock.pass_time(timedelta(hours=2))
+    open_run(make_launch(schedule.id, run_id=started.run_id), database=database, clock=clock)
+    clock.advance(timedelta(hours=2))
     report = check_due(database, clock)
     assert (report.triggered, report.reconciled) == ((), ())
     assert occurrences(database)[1:] == [("04 11:00", None, MISSED), ("04 12:00", None, OUTLASTING)]
 
 
 def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_tick(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     schedule = an_hourly(database, clock)
     [started] = check_due(database, clock).triggered
-    open_run(an_opening(schedule.id, run_id=started.run_id), database=database, clock=clock)
+    open_run(make_launch(schedule.id, run_id=started.run_id), database=database, clock=clock)
     with database.transaction() as session:
         session.execute(update(HeartbeatRow).values(beat_at=clock.now() - timedelta(days=365)))
-    clock.pass_time(timedelta(hours=2))
+    clock.advance(timedelta(hours=2))
     report = check_due(database, clock)
     assert report.reconciled == (schedule.id,)
     assert [f"{one.due_at:%H:%M}" for one in report.triggered] == ["12:00"]
@@ -182,43 +178,43 @@ def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_tick(
 
 
 def test_a_pending_run_keeps_its_occurrence_and_blocks_the_next_run(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     an_hourly(database, clock)
     check_due(database, clock)
-    clock.pass_time(timedelta(hours=2))
+    clock.advance(timedelta(hours=2))
     report = check_due(database, clock)
     assert (report.triggered, report.reconciled) == ((), ())
     assert occurrences(database)[1:] == [("04 11:00", None, MISSED), ("04 12:00", None, BUSY)]
 
 
-def test_a_new_schedule_has_no_missed_due_times(database: Database, clock: StandingClock) -> None:
-    clock.pass_time(timedelta(seconds=30))
-    a_schedule(database, clock, scheduleType="CRON", cronExpression="*/5 * * * *")
+def test_a_new_schedule_has_no_missed_due_times(database: Database, clock: FakeClock) -> None:
+    clock.advance(timedelta(seconds=30))
+    make_schedule(database, clock, scheduleType="CRON", cronExpression="*/5 * * * *")
     assert [f"{one.due_at:%H:%M}" for one in check_due(database, clock).triggered] == ["10:00"]
     assert occurrences(database) == [("04 10:00", 1, None)]
 
 
 @pytest.mark.parametrize("fields", [{"isActive": False}, {"scheduleType": "MANUAL"}])
 def test_paused_and_manual_schedules_are_never_due(
-    fields: dict[str, object], database: Database, clock: StandingClock
+    fields: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
-    a_schedule(database, clock, **{"scheduleType": "DAILY", "timeOfDay": "10:00", **fields})
+    make_schedule(database, clock, **{"scheduleType": "DAILY", "timeOfDay": "10:00", **fields})
     assert check_due(database, clock) == DueReport(checked=0)
 
 
-def test_due_times_during_a_pause_are_not_missed(database: Database, clock: StandingClock) -> None:
+def test_due_times_during_a_pause_are_not_missed(database: Database, clock: FakeClock) -> None:
     schedule = an_hourly(database, clock, catchUp="all")
     check_due(database, clock)
     end_newest_run(database, clock)
     change(database, schedule.id, is_active=False)
     check_due(database, clock)
-    clock.pass_time(timedelta(hours=5, minutes=30))
+    clock.advance(timedelta(hours=5, minutes=30))
     change(database, schedule.id, is_active=True, updated_at=clock.now())
     assert check_due(database, clock) == DueReport(checked=1)
 
 
-def test_changed_times_of_a_schedule_are_detected(database: Database, clock: StandingClock) -> None:
+def test_changed_times_of_a_schedule_are_detected(database: Database, clock: FakeClock) -> None:
     schedule = a_daily(database, clock, "18:00")
     assert check_due(database, clock).triggered == ()
     change(database, schedule.id, time_of_day="10:00")
@@ -226,55 +222,55 @@ def test_changed_times_of_a_schedule_are_detected(database: Database, clock: Sta
 
 
 def test_after_an_outage_every_missed_due_time_is_recorded(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     an_hourly(database, clock)
     check_due(database, clock)
     end_newest_run(database, clock)
-    clock.pass_time(timedelta(hours=3, minutes=30))
+    clock.advance(timedelta(hours=3, minutes=30))
     assert len(check_due(database, clock).not_run) == 3
     assert occurrences(database)[1:] == [(f"04 {hour}:00", None, MISSED) for hour in (11, 12, 13)]
 
 
 def test_catch_up_all_starts_missed_runs_one_at_a_time(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     an_hourly(database, clock, catchUp="all")
     check_due(database, clock)
     end_newest_run(database, clock)
-    clock.pass_time(timedelta(hours=3, minutes=30))
+    clock.advance(timedelta(hours=3, minutes=30))
     started = []
     for _ in range(4):
         started += check_due(database, clock).triggered
         assert check_due(database, clock).triggered == ()
         end_newest_run(database, clock)
-        clock.pass_time(timedelta(minutes=1))
+        clock.advance(timedelta(minutes=1))
     assert [f"{one.due_at:%H:%M}" for one in started] == ["11:00", "12:00", "13:00"]
     assert {because for _, _, because in occurrences(database)} == {None}
 
 
 def test_a_skipped_occurrence_is_recorded_and_the_next_one_runs(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     schedule = an_hourly(database, clock, isActive=True)
     change(database, schedule.id, skip_due_at=clock.now())
     assert check_due(database, clock).triggered == ()
-    clock.pass_time(timedelta(hours=1))
+    clock.advance(timedelta(hours=1))
     assert len(check_due(database, clock).triggered) == 1
     assert [because for _, _, because in occurrences(database)] == [SKIPPED, None]
 
 
 def test_a_buffered_due_time_starts_after_the_active_run_regardless_of_delay(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ONE")
     request_run(schedule.id, database=database, clock=clock)
     assert check_due(database, clock).not_run == (
         (schedule.id, SkippedOccurrence(clock.now(), WAITS)),
     )
-    clock.pass_time(timedelta(minutes=50))
+    clock.advance(timedelta(minutes=50))
     assert check_due(database, clock) == DueReport(checked=1), "what waits is reported once"
-    clock.pass_time(timedelta(minutes=10))
+    clock.advance(timedelta(minutes=10))
     assert occurrences(database) == [("04 10:00", None, WAITS)]
     check_due(database, clock)
     end_newest_run(database, clock)
@@ -286,7 +282,7 @@ def test_a_buffered_due_time_starts_after_the_active_run_regardless_of_delay(
 
 
 def test_a_buffered_due_time_of_a_paused_schedule_does_not_run(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ALL")
     request_run(schedule.id, database=database, clock=clock)
@@ -300,11 +296,11 @@ def test_a_buffered_due_time_of_a_paused_schedule_does_not_run(
 
 @pytest.mark.parametrize(("policy", "checks"), [("CANCEL_OTHER", 2), ("TERMINATE_OTHER", 1)])
 def test_a_newer_run_replaces_the_active_one(
-    policy: str, checks: int, database: Database, clock: StandingClock
+    policy: str, checks: int, database: Database, clock: FakeClock
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy=policy)
     first = request_run(schedule.id, database=database, clock=clock)
-    open_run(an_opening(schedule.id, run_id=first.id), database=database, clock=clock)
+    open_run(make_launch(schedule.id, run_id=first.id), database=database, clock=clock)
     reports = [check_due(database, clock) for _ in range(checks)]
     assert [len(one.triggered) for one in reports] == [0] * (checks - 1) + [1]
     manual_run = request_run(schedule.id, database=database, clock=clock)
@@ -319,12 +315,12 @@ def test_a_newer_run_replaces_the_active_one(
 
 
 def test_runs_of_a_schedule_overlap_if_the_policy_allows_it(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     schedule = an_hourly(database, clock, overlapPolicy="ALLOW_ALL")
     request_run(schedule.id, database=database, clock=clock)
     assert len(check_due(database, clock).triggered) == 1
-    clock.pass_time(timedelta(hours=1))
+    clock.advance(timedelta(hours=1))
     assert len(check_due(database, clock).triggered) == 1
     request_run(schedule.id, database=database, clock=clock)
     with database.reading() as session:
@@ -333,18 +329,18 @@ def test_runs_of_a_schedule_overlap_if_the_policy_allows_it(
 
 
 def test_excluded_days_start_no_run_and_record_the_reason(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     schedule = a_daily(database, clock, excludedOn=["2026-05-04"], timezone="Europe/Paris")
     change(database, schedule.id, time_of_day="12:00")
     assert check_due(database, clock).triggered == ()
     assert occurrences(database) == [("04 10:00", None, EXCLUDED)]
-    clock.pass_time(timedelta(days=1))
+    clock.advance(timedelta(days=1))
     assert len(check_due(database, clock).triggered) == 1
 
 
 def test_an_unreadable_schedule_does_not_block_other_schedules(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     broken, lost, good = (a_daily(database, clock) for _ in range(3))
     change(database, broken.id, time_of_day=None)
@@ -357,7 +353,7 @@ def test_an_unreadable_schedule_does_not_block_other_schedules(
     }
 
 
-def test_the_due_report_formats_as_a_sentence(database: Database, clock: StandingClock) -> None:
+def test_the_due_report_formats_as_a_sentence(database: Database, clock: FakeClock) -> None:
     a_daily(database, clock)
     assert (
         str(check_due(database, clock))
@@ -368,17 +364,20 @@ def test_the_due_report_formats_as_a_sentence(database: Database, clock: Standin
 
 @pytest.mark.parametrize("manual_runs", [0, 1])
 def test_concurrent_processes_start_a_due_schedule_once(
-    manual_runs: int, database: Database, database_url: str, clock: StandingClock
+    manual_runs: int, database: Database, database_url: str, clock: FakeClock
 ) -> None:
     schedules = [a_daily(database, clock) for _ in range(5)]
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
     if manual_runs:
-        started = at_once(
+        started = run_in_processes(
             start_in_process,
-            *((database_url, now, schedules[0].id if one == 0 else 0) for one in range(CREW)),
+            *(
+                (database_url, now, schedules[0].id if one == 0 else 0)
+                for one in range(PROCESS_COUNT)
+            ),
         )
     else:
-        started = at_once(check_due_repeatedly, *[(database_url, now, 3)] * CREW)
+        started = run_in_processes(check_due_repeatedly, *[(database_url, now, 3)] * PROCESS_COUNT)
     with database.reading() as session:
         by_schedule = session.execute(
             select(RunRow.schedule_id, func.count())
@@ -401,20 +400,20 @@ def start_in_process(url: str, now: str, schedule_id: int) -> int:
     return check_due_repeatedly(url, now, 3)
 
 
-def run_without_heartbeats(database: Database, clock: StandingClock, minutes: int) -> RunAttempt:
+def run_without_heartbeats(database: Database, clock: FakeClock, minutes: int) -> RunAttempt:
     """Return a run opened the given number of minutes ago, without a heartbeat for days."""
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     with database.transaction() as session:
         session.execute(update(HeartbeatRow).values(beat_at=clock.now() - timedelta(days=365)))
-    clock.pass_time(timedelta(minutes=minutes))
+    clock.advance(timedelta(minutes=minutes))
     return run_attempt
 
 
-def reconcile(database: Database, clock: StandingClock) -> list[int]:
+def reconcile(database: Database, clock: FakeClock) -> list[int]:
     return reconcile_stale_runs(RULES, database=database, clock=clock)
 
 
-def test_a_stale_run_fails_with_the_fixed_message(database: Database, clock: StandingClock) -> None:
+def test_a_stale_run_fails_with_the_fixed_message(database: Database, clock: FakeClock) -> None:
     run_attempt = run_without_heartbeats(database, clock, 75)
     with database.reading() as session:
         before = get_schedule(session, get_run(session, run_attempt.run_id).schedule_id)
@@ -441,7 +440,7 @@ def test_a_stale_run_fails_with_the_fixed_message(database: Database, clock: Sta
 
 @pytest.mark.parametrize("minutes", [0, 69])
 def test_a_run_without_heartbeats_is_kept_until_the_threshold(
-    minutes: int, database: Database, clock: StandingClock
+    minutes: int, database: Database, clock: FakeClock
 ) -> None:
     run_attempt = run_without_heartbeats(database, clock, minutes)
     assert reconcile(database, clock) == []
@@ -449,15 +448,15 @@ def test_a_run_without_heartbeats_is_kept_until_the_threshold(
         assert get_run(session, run_attempt.run_id).status == "running"
 
 
-def test_a_run_with_heartbeats_is_not_reconciled(database: Database, clock: StandingClock) -> None:
-    an_open_run(database, clock)
-    clock.pass_time(timedelta(days=2))
+def test_a_run_with_heartbeats_is_not_reconciled(database: Database, clock: FakeClock) -> None:
+    make_open_run(database, clock)
+    clock.advance(timedelta(days=2))
     assert reconcile(database, clock) == []
 
 
-def test_a_run_queued_in_dagster_is_never_stale(database: Database, clock: StandingClock) -> None:
-    run = request_run(a_schedule(database, clock).id, database=database, clock=clock)
-    clock.pass_time(timedelta(days=3))
+def test_a_run_queued_in_dagster_is_never_stale(database: Database, clock: FakeClock) -> None:
+    run = request_run(make_schedule(database, clock).id, database=database, clock=clock)
+    clock.advance(timedelta(days=3))
     assert reconcile(database, clock) == []
     with database.reading() as session:
         assert get_run(session, run.id).status == "pending"
@@ -466,7 +465,7 @@ def test_a_run_queued_in_dagster_is_never_stale(database: Database, clock: Stand
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("minutes", [None, 70, 500])
 def test_a_schedule_marked_running_without_a_run_is_reset(
-    minutes: int | None, active: bool, database: Database, clock: StandingClock
+    minutes: int | None, active: bool, database: Database, clock: FakeClock
 ) -> None:
     schedule = a_daily(database, clock, "23:00")
     last_run_at = None if minutes is None else clock.now() - timedelta(minutes=minutes)
@@ -484,7 +483,7 @@ def test_a_schedule_marked_running_without_a_run_is_reset(
     assert reconcile(database, clock) == []
 
 
-def test_a_recent_running_marker_is_kept(database: Database, clock: StandingClock) -> None:
+def test_a_recent_running_marker_is_kept(database: Database, clock: FakeClock) -> None:
     schedule = a_daily(database, clock, "23:00")
     change(
         database,
@@ -496,7 +495,7 @@ def test_a_recent_running_marker_is_kept(database: Database, clock: StandingCloc
 
 
 def test_a_second_active_run_keeps_the_schedule_running(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     run_attempt = run_without_heartbeats(database, clock, 75)
     with database.reading() as session:

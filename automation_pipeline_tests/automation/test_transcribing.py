@@ -32,7 +32,7 @@ from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.harness import transcript_of
-from automation_pipeline_tests.waiting import come_true, leap, run
+from automation_pipeline_tests.waiting import advance_time, run_with_fake_time, wait_until_async
 
 NO_SPEECH = PermanentError("No speech in this audio")
 INCOMPLETE = "Transcription incomplete"
@@ -43,7 +43,7 @@ def transcribe(
     bench: Bench, run_attempt: RunAttempt, context: BatchContext | None = None
 ) -> tuple[dict[str, str | None], list[str]]:
     """Transcribe the batch; return the failed fiches with their errors, and the transcribed ones."""
-    run(transcribe_batch(run_attempt, 0, context=context or bench.context))
+    run_with_fake_time(transcribe_batch(run_attempt, 0, context=context or bench.context))
     return failed(bench, run_attempt), transcribed(bench, run_attempt)
 
 
@@ -89,7 +89,7 @@ def test_a_fiche_is_ready_before_the_others_are_transcribed(bench: Bench) -> Non
 
     async def wait_for_the_first(url: str) -> None:
         if url == bench.url("2"):
-            await come_true(lambda: transcribed(bench, run_attempt) == ["1"])
+            await wait_until_async(lambda: transcribed(bench, run_attempt) == ["1"])
 
     bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=wait_for_the_first)
     assert transcribe(bench, run_attempt) == ({}, ["1", "2"])
@@ -153,7 +153,7 @@ def test_a_retry_transcribes_only_failed_recordings(
     bench.speech.fail_once(bench.url("2"), NO_SPEECH)
     run_attempt = bench.prepare_work("1", "2", retryFailed=retry_failed, maxRetries=1)
     assert transcribe(bench, run_attempt)[0] == lost
-    assert (bench.speech.times(bench.url("1")), bench.speech.times(bench.url("2"))) == (
+    assert (bench.speech.call_count(bench.url("1")), bench.speech.call_count(bench.url("2"))) == (
         1,
         1 + retry_failed,
     )
@@ -172,7 +172,7 @@ def test_a_database_error_fails_the_step_but_no_fiche(bench: Bench) -> None:
     assert transcribe(bench, run_attempt) == ({}, ["1", "2"]), (
         "the next attempt of the step uses the stored transcripts"
     )
-    assert bench.speech.times(bench.url("1")) == 1
+    assert bench.speech.call_count(bench.url("1")) == 1
 
 
 def test_the_time_budget_ends_the_wait_and_leaves_other_fiches_pending(bench: Bench) -> None:
@@ -181,8 +181,8 @@ def test_the_time_budget_ends_the_wait_and_leaves_other_fiches_pending(bench: Be
 
     async def hang_on_one_url(url: str) -> None:
         if url == bench.url("2"):
-            await come_true(lambda: transcribed(bench, run_attempt) == ["1"])
-            leap(bench.work.transcription_seconds)
+            await wait_until_async(lambda: transcribed(bench, run_attempt) == ["1"])
+            advance_time(bench.work.transcription_seconds)
             await asyncio.Event().wait()
 
     bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=hang_on_one_url)
@@ -205,19 +205,19 @@ def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
             self, url: str, *, before_call: Callable[[], Awaitable[None]]
         ) -> Transcript:
             if url == bench.url("hangs"):
-                await come_true(
+                await wait_until_async(
                     lambda: (
                         (transcribed(bench, run_attempt), failed(bench, run_attempt))
                         == (["recovers"], without_speech)
                     )
                 )
-                leap(bench.work.transcription_seconds)
+                advance_time(bench.work.transcription_seconds)
                 await asyncio.Event().wait()
             return await speech.transcribe(url, before_call=before_call)
 
     speech, bench.speech = bench.speech, Hanging()
     assert transcribe(bench, run_attempt) == ({**without_speech, "hangs": TIMED_OUT}, ["recovers"])
-    assert [speech.times(bench.url(each)) for each in ("recovers", "fails")] == [2, 2]
+    assert [speech.call_count(bench.url(each)) for each in ("recovers", "fails")] == [2, 2]
     assert "Retrying transcriptions (1/1)" in bench.logs(run_attempt)
 
 
@@ -230,7 +230,7 @@ class LateDatabase(Database):
         self._loops_thread = threading.get_ident()
 
     def _end_time(self) -> None:
-        leap(self._seconds)
+        advance_time(self._seconds)
         # Runs after the callbacks of the deadlines that are due now.
         self._loop.call_later(0, self._is_over.set)
 
@@ -257,7 +257,7 @@ def test_a_fiche_transcribed_just_before_the_deadline_is_ready(
         finally:
             late.dispose()
 
-    run(transcribe_late())
+    run_with_fake_time(transcribe_late())
     assert (failed(bench, run_attempt), transcribed(bench, run_attempt)) == ({}, ["1"])
 
 
@@ -273,7 +273,7 @@ def test_active_transcription_runs_of_other_requests_are_joined(bench: Bench) ->
         )
     )
     assert transcribe(bench, run_attempt) == ({}, ["1"])
-    assert sorted(bench.speech.called) == [bench.url("1", 1), bench.url("1", 2)]
+    assert sorted(bench.speech.calls) == [bench.url("1", 1), bench.url("1", 2)]
     with bench.database.reading() as session:
         [status] = list_summaries(session, ["by-hand"])
         assert status.status is TranscriptionStatus.COMPLETED
@@ -294,13 +294,13 @@ def test_provider_calls_for_other_requests_finish_after_the_batch(bench: Bench) 
 
     async def second_takes_longer(url: str) -> None:
         if url == bench.url("2"):
-            await come_true(lambda: transcribed(bench, run_attempt) == ["1"])
+            await wait_until_async(lambda: transcribed(bench, run_attempt) == ["1"])
 
     bench.speech = FakeSpeechToText(otherwise=transcript_of, during_call=second_takes_longer)
     transcribe(bench, run_attempt)
     with bench.database.reading() as session:
         [manual_request] = list_summaries(session, ["by-hand"])
-    assert (manual_request.status, bench.speech.times(bench.url("2"))) == ("completed", 1)
+    assert (manual_request.status, bench.speech.call_count(bench.url("2"))) == ("completed", 1)
 
 
 def test_a_recording_without_a_url_is_reported_as_the_cause(bench: Bench) -> None:
@@ -412,19 +412,19 @@ def test_each_run_retranscribes_once_and_repeated_attempts_do_not(bench: Bench) 
     again = bench.schedule("1", runAudits=False, skipIfTranscribed=False)
     assert bench.run_schedule(again.id, "first").status == "completed"
     before = transcribed_at(bench)
-    assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [1, 1]
+    assert [bench.speech.call_count(bench.url("1", call)) for call in (1, 2)] == [1, 1]
 
     run_attempt = bench.open(again.id, "dagster-1")
     for stage in bench.stages:
         stage(run_attempt)
-    assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
+    assert [bench.speech.call_count(bench.url("1", call)) for call in (1, 2)] == [2, 2]
     _work_again(bench, bench.take_over(run_attempt))
-    assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
+    assert [bench.speech.call_count(bench.url("1", call)) for call in (1, 2)] == [2, 2]
     assert set(transcribed_at(bench)).isdisjoint(before), "a new transcript replaces the old one"
 
     skipping = bench.schedule("1", runAudits=False)
     bench.run_schedule(skipping.id, "third")
-    assert [bench.speech.times(bench.url("1", call)) for call in (1, 2)] == [2, 2]
+    assert [bench.speech.call_count(bench.url("1", call)) for call in (1, 2)] == [2, 2]
 
 
 def _work_again(bench: Bench, run_attempt: RunAttempt) -> None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 try:

@@ -6,11 +6,11 @@ import pytest
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.enrichment.models import Registries, SourceApi
-from automation_pipeline_tests.fakes.registries import NEVER_WAITS, FakeRegistry, record, registries
+from automation_pipeline_tests.fakes.registries import NO_BACKOFF, FakeRegistry, record, registries
 
 DANONE, LVMH, UNKNOWN_COMPANY = "552032534", "732829320", "356000000"
 # Requests over HTTP wait until the work is done.
-LONG_WAIT = replace(NEVER_WAITS, sync_seconds=60.0)
+LONG_WAIT = replace(NO_BACKOFF, sync_seconds=60.0)
 
 
 def fake_registry(monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:

@@ -19,7 +19,7 @@ from automation_pipeline import bootstrap
 from automation_pipeline.cli import main, progress
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 DAILY: dict[str, Any] = {
     "name": "Sales",
@@ -101,11 +101,11 @@ def during_pauses(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object
     monkeypatch.setattr(progress, "pause", pause)
 
 
-def time_passes(monkeypatch: pytest.MonkeyPatch, clock: StandingClock, pauses: int) -> None:
+def time_passes(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, pauses: int) -> None:
     """Advance the clock in each pause of a command that follows its work, then send Ctrl-C."""
     monkeypatch.setattr(bootstrap.services(), "clock", clock)
     second = timedelta(seconds=progress.POLL_SECONDS)
-    during_pauses(monkeypatch, *[lambda: clock.pass_time(second)] * pauses)
+    during_pauses(monkeypatch, *[lambda: clock.advance(second)] * pauses)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ import pytest
 
 from automation_pipeline.cli.output import check_fiche_ids
 from automation_pipeline.core.errors import InvalidInputError
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
-from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 @pytest.fixture
-def harness(terminal: Terminal, clock: StandingClock) -> AuditHarness:
+def harness(terminal: Terminal, clock: FakeClock) -> AuditHarness:
     return AuditHarness(terminal.database, clock)
 
 

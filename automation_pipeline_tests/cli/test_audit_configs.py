@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from automation_pipeline_tests.audits.configurations import FULL, add_audit, document, step_document
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
-from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture

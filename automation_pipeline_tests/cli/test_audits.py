@@ -18,10 +18,10 @@ from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.configurations import step_document
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.audits.reviewers import set_state
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, step_answer
-from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 @pytest.fixture(autouse=True)
-def harness(terminal: Terminal, clock: StandingClock) -> AuditHarness:
+def harness(terminal: Terminal, clock: FakeClock) -> AuditHarness:
     """Audit 1 has a critical step with one ABSENT control point, and a step that the call does not deal with."""
 
     def answer(question: Question) -> Reply | Exception:

@@ -7,7 +7,7 @@ import pytest
 from automation_pipeline.api import health as checks
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.clients.smtp.mail_server import FakeMailServer, running_mail_server
-from automation_pipeline_tests.outside import TOKEN, fault
+from automation_pipeline_tests.simulator_control import TOKEN, add_faults
 
 CHECKS = [
     "database",
@@ -40,8 +40,8 @@ def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def healthy(terminal: Terminal, simulated: str) -> Terminal:
-    terminal.export(FICHE_API_BASE_URL=simulated, FICHE_API_AUTH_TOKEN=TOKEN)
+def healthy(terminal: Terminal, simulator_url: str) -> Terminal:
+    terminal.export(FICHE_API_BASE_URL=simulator_url, FICHE_API_AUTH_TOKEN=TOKEN)
     return terminal
 
 
@@ -65,7 +65,7 @@ def test_a_missing_database_is_one_failure_and_skips_dependent_checks(
 
 
 def test_a_healthy_system_prints_one_line_per_check_and_exits_with_0(
-    healthy: Terminal, simulated: str
+    healthy: Terminal, simulator_url: str
 ) -> None:
     ended = healthy.run("doctor")
     assert (ended.code, ended.err) == (0, "")
@@ -73,7 +73,7 @@ def test_a_healthy_system_prints_one_line_per_check_and_exits_with_0(
     assert [line.split()[0] for line in lines] == [state.split()[0] for state in HEALTHY]
     assert lines[0].startswith("ok       database  sqlite at 0")
     assert lines[1] == "not set  redis     optional, not configured"
-    assert lines[2] == f"ok       crm       {simulated} answers and accepts the token"
+    assert lines[2] == f"ok       crm       {simulator_url} answers and accepts the token"
 
 
 def test_checks_can_be_printed_as_json(healthy: Terminal) -> None:
@@ -108,9 +108,9 @@ def test_a_missing_crm_url_fails(terminal: Terminal) -> None:
     ],
 )
 def test_a_crm_error_is_reported(
-    healthy: Terminal, simulated: str, rule: dict[str, object], says: str
+    healthy: Terminal, simulator_url: str, rule: dict[str, object], says: str
 ) -> None:
-    fault(simulated, {"route": "crm.details", **rule})
+    add_faults(simulator_url, {"route": "crm.details", **rule})
     state, detail = findings(healthy, code=1)["crm"]
     assert state == "failed"
     assert says in detail
@@ -170,9 +170,9 @@ def test_the_dagster_definitions_are_loaded(healthy: Terminal) -> None:
     ],
 )
 def test_the_speech_to_text_key_is_checked(
-    healthy: Terminal, simulated: str, key: str, code: int, state: str, says: str
+    healthy: Terminal, simulator_url: str, key: str, code: int, state: str, says: str
 ) -> None:
-    healthy.export(ELEVENLABS_BASE_URL=simulated, ELEVENLABS_API_KEY=key)
+    healthy.export(ELEVENLABS_BASE_URL=simulator_url, ELEVENLABS_API_KEY=key)
     found = findings(healthy, code)["speech"]
     assert found[0] == state
     assert says in found[1]

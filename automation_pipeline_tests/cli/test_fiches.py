@@ -6,9 +6,9 @@ from datetime import date
 import pytest
 
 from automation_pipeline.simulator import Kind, World
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
-from automation_pipeline_tests.outside import TOKEN, calls, fault
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import TOKEN, add_faults, call_count
 
 DAY = "2026-02-03"
 FICHES = World(7, vary=False).day(date(2026, 2, 3))
@@ -17,9 +17,9 @@ CALLED = next(fiche for fiche in FICHES if fiche.kind is Kind.MANY_RECORDINGS)
 
 
 @pytest.fixture
-def terminal(request: pytest.FixtureRequest, simulated: str) -> Iterator[Terminal]:
+def terminal(request: pytest.FixtureRequest, simulator_url: str) -> Iterator[Terminal]:
     with open_terminal(request) as terminal:
-        terminal.export(FICHE_API_BASE_URL=simulated, FICHE_API_AUTH_TOKEN=TOKEN)
+        terminal.export(FICHE_API_BASE_URL=simulator_url, FICHE_API_AUTH_TOKEN=TOKEN)
         yield terminal
 
 
@@ -39,22 +39,22 @@ def test_several_days_can_be_printed_as_json(terminal: Terminal) -> None:
     assert document["errors"] == {}
 
 
-def test_a_second_sync_does_not_fetch_details_again(terminal: Terminal, simulated: str) -> None:
+def test_a_second_sync_does_not_fetch_details_again(terminal: Terminal, simulator_url: str) -> None:
     terminal.run("fiches", "sync", "--date", DAY, "--details")
     terminal.run("fiches", "sync", "--date", DAY, "--details")
-    assert calls(simulated, CALLED.id) == 1
-    assert calls(simulated, MISSING) == 1
+    assert call_count(simulator_url, CALLED.id) == 1
+    assert call_count(simulator_url, MISSING) == 1
 
 
 def test_a_second_sync_fetches_final_lists_again_only_by_force(
-    terminal: Terminal, simulated: str
+    terminal: Terminal, simulator_url: str
 ) -> None:
     first = terminal.json("fiches", "sync", "--date", DAY)
     assert terminal.json("fiches", "sync", "--date", DAY) == first
-    assert calls(simulated, DAY, "crm.sales_list") == 1
+    assert call_count(simulator_url, DAY, "crm.sales_list") == 1
     forced = terminal.json("fiches", "sync", "--date", DAY, "--force")
     assert (forced["days"][0]["fiches"], forced["days"][0]["new"]) == (24, 0)
-    assert calls(simulated, DAY, "crm.sales_list") == 2
+    assert call_count(simulator_url, DAY, "crm.sales_list") == 2
     assert "--force" in terminal.run("fiches", "sync", "--help").out
 
 
@@ -67,8 +67,8 @@ def test_a_day_rejected_by_the_crm_is_reported_and_exits_with_1(terminal: Termin
     )
 
 
-def test_failed_fiches_are_counted_by_cause(terminal: Terminal, simulated: str) -> None:
-    fault(simulated, {"route": "crm.details", "status": 403, "first": 3})
+def test_failed_fiches_are_counted_by_cause(terminal: Terminal, simulator_url: str) -> None:
+    add_faults(simulator_url, {"route": "crm.details", "status": 403, "first": 3})
     document = terminal.json("fiches", "sync", "--date", DAY, "--details", code=1)
     assert document["errors"] == {"The CRM refused our token for a fiche (status 403).": 3}
     assert document["days"][0]["withoutDetails"] == 3

@@ -19,8 +19,8 @@ from automation_pipeline.cli import progress
 from automation_pipeline.cli.progress import LaunchWait
 from automation_pipeline.core.settings import Settings
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_opening
+from automation_pipeline_tests.factories import make_launch, make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 RUN_GOES_ON = "Run 1 continues. `automation runs show 1` shows its status.\n"
 WORK_GOES_ON = "The transcription continues. `automation fiches show FICHE_ID` shows its status.\n"
@@ -33,7 +33,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 @pytest.fixture
-def services(terminal: Terminal, clock: StandingClock) -> Iterator[Services]:
+def services(terminal: Terminal, clock: FakeClock) -> Iterator[Services]:
     services = Services(Settings(database_url=str(terminal.database.engine.url)), clock)
     yield services
     services.database.dispose()
@@ -41,7 +41,7 @@ def services(terminal: Terminal, clock: StandingClock) -> Iterator[Services]:
 
 @pytest.fixture
 def run_id(services: Services) -> int:
-    schedule = a_schedule(services.database, services.clock)
+    schedule = make_schedule(services.database, services.clock)
     return int(request_run(schedule.id, database=services.database, clock=services.clock).id)
 
 
@@ -79,7 +79,7 @@ def test_a_run_advanced_by_another_thread_is_watched_to_its_end(
     database, clock = services.database, services.clock
 
     def work() -> None:
-        open_run(an_opening(1, run_id=run_id), database=database, clock=clock)
+        open_run(make_launch(1, run_id=run_id), database=database, clock=clock)
         with database.transaction() as session:
             open_ledger(session, run_id, ["1"], 1, clock.now())
             session.get_one(RunRow, run_id).selected_fiches = 1

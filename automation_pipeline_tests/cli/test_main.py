@@ -11,8 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from automation_pipeline.cli.main import COMMANDS, app
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.terminal import DAILY, Terminal, open_terminal
-from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from automation_pipeline.automation.tables import (
 )
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
-from automation_pipeline_tests.factories import an_opening
+from automation_pipeline_tests.factories import make_launch
 
 STARTED = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 FICHES = ["1", "2", "3", "4"]
@@ -195,7 +195,7 @@ class AdvancingRun:
         ]
 
     def _open(self) -> None:
-        open_run(an_opening(1, run_id=self._id), database=self._database, clock=self._clock)
+        open_run(make_launch(1, run_id=self._id), database=self._database, clock=self._clock)
 
     def _select(self) -> None:
         with self._database.transaction() as session:

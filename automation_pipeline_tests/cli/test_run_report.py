@@ -21,7 +21,7 @@ from automation_pipeline_tests.automation.reports import (
     open_a_run,
 )
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 STARTED_AT = datetime(2026, 2, 4, 3, 0, tzinfo=UTC)
@@ -75,7 +75,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 @pytest.fixture
 def bench(terminal: Terminal) -> AuditHarness:
     return AuditHarness(
-        terminal.database, StandingClock(STARTED_AT), FakeLanguageModel(answer_by_transcript)
+        terminal.database, FakeClock(STARTED_AT), FakeLanguageModel(answer_by_transcript)
     )
 
 

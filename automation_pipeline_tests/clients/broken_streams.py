@@ -28,9 +28,9 @@ def over_after(
 
     async def called() -> Result:
         calling = asyncio.ensure_future(call)
-        await waiting.come_true(lambda: read == text.encode() or calling.done())
-        waiting.leap(seconds)
+        await waiting.wait_until_async(lambda: read == text.encode() or calling.done())
+        waiting.advance_time(seconds)
         return await calling
 
     monkeypatch.setattr(httpx.Response, "aiter_raw", noted)
-    return waiting.run(called())
+    return waiting.run_with_fake_time(called())

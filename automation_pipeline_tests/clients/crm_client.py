@@ -16,7 +16,7 @@ from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline.fiches.models.fiches import CrmFiche, SalesList
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.fakes.crm import INFORMATION as INFORMATION_OF_A_FICHE
-from automation_pipeline_tests.outside import TOKEN
+from automation_pipeline_tests.simulator_control import TOKEN
 
 Answer = Callable[[httpx.Request], httpx.Response]
 

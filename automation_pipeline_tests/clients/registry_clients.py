@@ -8,7 +8,7 @@ import httpx
 from automation_pipeline.clients.inpi import Account, InpiRegister
 from automation_pipeline.clients.registries import CommerceRegister, CompanySearch, Purpose
 from automation_pipeline_tests.clients.mock_answers import Answer, using
-from automation_pipeline_tests.fakes.registries import AtOnce
+from automation_pipeline_tests.fakes.registries import UnlimitedRate
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 ROOT = "https://registry.test/hidden"
@@ -33,7 +33,7 @@ def search(answer: Any, **more: Any) -> CompanySearch:
 
 def inpi(answer: Any, **more: Any) -> InpiRegister:
     return InpiRegister(
-        ROOT, Account("anna", PASSWORD), **options(answer, **{"limiter": AtOnce(), **more})
+        ROOT, Account("anna", PASSWORD), **options(answer, **{"limiter": UnlimitedRate(), **more})
     )
 
 

@@ -17,7 +17,7 @@ import pytest
 from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.transcription.models import Transcript
-from automation_pipeline_tests.fakes.speech import at_will
+from automation_pipeline_tests.fakes.speech import no_rate_limit
 
 BeforeCall = Callable[[], Awaitable[None]]
 
@@ -141,7 +141,7 @@ class SpeechServer:
         self.pages: dict[str, Page] = {AUDIO: answer(200, SOUND), SPEECH: saying(TRANSCRIPT)}
 
     def transcript(
-        self, url: str | None = None, before_call: BeforeCall = at_will, **options: Any
+        self, url: str | None = None, before_call: BeforeCall = no_rate_limit, **options: Any
     ) -> Transcript:
         async def asked() -> Transcript:
             speech = self.client(**options)

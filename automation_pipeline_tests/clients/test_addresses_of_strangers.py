@@ -18,7 +18,7 @@ from automation_pipeline.clients.http import Guard, SlotTransport
 from automation_pipeline.clients.webhooks import WebhookClient
 from automation_pipeline.core.errors import AutomationError, PermanentError
 from automation_pipeline_tests.clients.speech_server import NOW
-from automation_pipeline_tests.outside import NO_CERTIFICATES
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 
 PUBLIC = "93.184.216.34"
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]

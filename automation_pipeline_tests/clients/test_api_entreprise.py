@@ -15,6 +15,7 @@ from automation_pipeline.clients.registries import (
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.mock_answers import raising, saying, using
 from automation_pipeline_tests.clients.registry_clients import (
     OTHER,
@@ -25,7 +26,6 @@ from automation_pipeline_tests.clients.registry_clients import (
     extract,
     fetch,
 )
-from automation_pipeline_tests.tables import every_case
 
 
 def test_every_call_has_recipient_context_and_object() -> None:

@@ -36,8 +36,8 @@ from automation_pipeline_tests.clients.speech_server import (
     streaming,
     trickle,
 )
-from automation_pipeline_tests.fakes.speech import at_will
-from automation_pipeline_tests.waiting import come_true
+from automation_pipeline_tests.fakes.speech import no_rate_limit
+from automation_pipeline_tests.waiting import wait_until_async
 
 SMALL_LIMITS = AudioLimits(max_megabytes=1, connect_seconds=60, read_seconds=60, total_seconds=60)
 OTHER = "/rec/other.mp3"
@@ -365,8 +365,10 @@ def test_no_temporary_file_is_left_after_cancellation(
 
     async def cancelled() -> None:
         speech = speech_server.client()
-        task = asyncio.create_task(speech.transcribe(speech_server.audio_url, before_call=at_will))
-        await come_true(
+        task = asyncio.create_task(
+            speech.transcribe(speech_server.audio_url, before_call=no_rate_limit)
+        )
+        await wait_until_async(
             lambda: bool(files_left_in(scratch)) and bool(slow == AUDIO or speech_server.uploads)
         )
         task.cancel()

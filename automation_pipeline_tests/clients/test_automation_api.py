@@ -14,7 +14,7 @@ from automation_pipeline.core.errors import (
     UpstreamError,
 )
 from automation_pipeline.core.logs import correlated
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 URL, TOKEN = "https://api.example.test:8443/deep/", "s3cret-api-token"
 DONE = {"success": True, "data": {}}

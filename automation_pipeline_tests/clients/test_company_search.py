@@ -10,6 +10,7 @@ import pytest
 from automation_pipeline.clients.registries import SEARCH_PROBE_SIREN, search_record
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.mock_answers import raising, saying, using
 from automation_pipeline_tests.clients.registry_clients import (
     OTHER,
@@ -21,7 +22,6 @@ from automation_pipeline_tests.clients.registry_clients import (
     seat,
     unit,
 )
-from automation_pipeline_tests.tables import every_case
 
 
 @every_case("siret", [None, SIRET])

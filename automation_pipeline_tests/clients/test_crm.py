@@ -10,19 +10,19 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.crm_client import FICHE, GOOD, SOLD, Crm, answering, saying
-from automation_pipeline_tests.outside import TOKEN, calls, fault
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import TOKEN, add_faults, call_count
 from automation_pipeline_tests.waiting import wait_until
 
 
 @pytest.fixture
-def gateway(simulated: str) -> Crm:
-    return Crm(simulated)
+def gateway(simulator_url: str) -> Crm:
+    return Crm(simulator_url)
 
 
 def add_fault(gateway: Crm, **rule: object) -> None:
-    fault(gateway.url, {"route": "crm.details", **rule})
+    add_faults(gateway.url, {"route": "crm.details", **rule})
 
 
 @every_case(
@@ -63,9 +63,9 @@ def test_the_token_is_sent_as_a_bearer_token_once(
 @pytest.mark.parametrize("token", [TOKEN, f"Bearer {TOKEN}", f"BEARER {TOKEN}"])
 @pytest.mark.parametrize("suffix", ["", "/", "/api", "/api/"])
 def test_every_accepted_form_of_url_and_token_reaches_the_crm(
-    simulated: str, suffix: str, token: str
+    simulator_url: str, suffix: str, token: str
 ) -> None:
-    Crm(simulated + suffix, token).check()
+    Crm(simulator_url + suffix, token).check()
 
 
 @every_case(
@@ -167,7 +167,7 @@ def test_each_crm_response_has_its_error_message_and_number_of_attempts(
     met = gateway.error()
     assert type(met) is error
     assert says.format(FICHE) in str(met)
-    assert calls(gateway.url, FICHE) == asked
+    assert call_count(gateway.url, FICHE) == asked
     assert len(gateway.waits.seconds) == asked - 1
 
 
@@ -182,13 +182,13 @@ def test_a_temporary_failure_is_retried_until_it_succeeds(
     assert gateway.waits.seconds == [1, 2]
 
 
-def test_a_hanging_call_times_out_with_a_transient_error(simulated: str) -> None:
-    gateway = Crm(simulated, timeout_seconds=0.1)
+def test_a_hanging_call_times_out_with_a_transient_error(simulator_url: str) -> None:
+    gateway = Crm(simulator_url, timeout_seconds=0.1)
     add_fault(gateway, hang=True)
     met = gateway.error()
     assert isinstance(met, TransientError)
     assert "did not answer in time" in str(met)
-    wait_until(lambda: calls(gateway.url, FICHE) == 3)
+    wait_until(lambda: call_count(gateway.url, FICHE) == 3)
 
 
 def test_a_refused_connection_is_a_transient_error() -> None:
@@ -221,7 +221,7 @@ def test_a_retry_after_beyond_the_limit_is_reported_without_waiting(gateway: Crm
     met = gateway.error()
     assert isinstance(met, TransientError)
     assert met.retry_after_seconds == 3600
-    assert (calls(gateway.url, FICHE), gateway.waits.seconds) == (1, [])
+    assert (call_count(gateway.url, FICHE), gateway.waits.seconds) == (1, [])
 
 
 def test_a_fiche_id_containing_404_is_not_mistaken_for_not_found(gateway: Crm) -> None:
@@ -248,8 +248,10 @@ def test_a_response_for_another_fiche_is_a_permanent_error() -> None:
         {"body": "success_false"},
     ],
 )
-def test_no_error_contains_the_token_or_the_url(simulated: str, rule: dict[str, object]) -> None:
-    gateway = Crm(simulated, timeout_seconds=0.1)
+def test_no_error_contains_the_token_or_the_url(
+    simulator_url: str, rule: dict[str, object]
+) -> None:
+    gateway = Crm(simulator_url, timeout_seconds=0.1)
     add_fault(gateway, **rule)
     met = gateway.error()
     shown = f"{met!s} {met!r} {met.__cause__!r}"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.clients.crm import without_nul
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.crm_client import (
     FICHE,
     GOOD,
@@ -22,7 +23,6 @@ from automation_pipeline_tests.clients.crm_client import (
     answering,
     saying,
 )
-from automation_pipeline_tests.tables import every_case
 
 
 @every_case(

@@ -11,6 +11,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.crm_client import (
     DAY,
     LIST,
@@ -20,20 +21,19 @@ from automation_pipeline_tests.clients.crm_client import (
     answering,
     saying,
 )
-from automation_pipeline_tests.outside import calls, fault
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import add_faults, call_count
 from automation_pipeline_tests.waiting import wait_until
 
 ITEM = SOLD_ON.isoformat()
 
 
 @pytest.fixture
-def gateway(simulated: str) -> Crm:
-    return Crm(simulated)
+def gateway(simulator_url: str) -> Crm:
+    return Crm(simulator_url)
 
 
 def add_fault(gateway: Crm, **rule: object) -> None:
-    fault(gateway.url, {"route": "crm.sales_list", **rule})
+    add_faults(gateway.url, {"route": "crm.sales_list", **rule})
 
 
 def test_the_sales_list_requests_one_day_with_recordings() -> None:
@@ -72,7 +72,7 @@ def test_the_sales_list_contains_the_fiches_of_the_day(gateway: Crm) -> None:
     assert [[call.call_id for call in f.recordings] for f in sales.fiches] == [
         [call.call_id for call in s.recordings] for s in DAY
     ]
-    assert calls(gateway.url, ITEM, "crm.sales_list") == 1
+    assert call_count(gateway.url, ITEM, "crm.sales_list") == 1
 
 
 def test_recordings_in_the_list_equal_those_in_the_details(gateway: Crm) -> None:
@@ -213,15 +213,15 @@ def test_a_malformed_list_is_an_error_and_never_an_empty_day(document: object, w
     ],
 )
 def test_each_sales_list_response_has_its_error_and_number_of_attempts(
-    simulated: str, rule: dict[str, object], error: type[AutomationError], asked: int
+    simulator_url: str, rule: dict[str, object], error: type[AutomationError], asked: int
 ) -> None:
-    gateway = Crm(simulated, timeout_seconds=0.2 if "hang" in rule else 30)
+    gateway = Crm(simulator_url, timeout_seconds=0.2 if "hang" in rule else 30)
     add_fault(gateway, **rule)
     met = gateway.list_error()
     assert type(met) is error
     assert not isinstance(met, NotFoundError)
     assert "the sales list of 2026-02-03" in str(met)
-    wait_until(lambda: calls(gateway.url, ITEM, "crm.sales_list") == asked)
+    wait_until(lambda: call_count(gateway.url, ITEM, "crm.sales_list") == asked)
 
 
 def test_a_temporary_failure_is_retried_until_it_succeeds(gateway: Crm) -> None:

@@ -20,6 +20,7 @@ from automation_pipeline.clients.http import usable_key
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.transcription.models import ProviderAccessError, Word
 from automation_pipeline.transcription.rules import chunks_of
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.speech_server import (
     KEY,
     NOW,
@@ -36,7 +37,6 @@ from automation_pipeline_tests.clients.speech_server import (
     silent,
     trickle,
 )
-from automation_pipeline_tests.tables import every_case
 
 FAILED = "ElevenLabs speech-to-text failed"
 WORD = {"text": "oui", "start": 0.1, "end": 0.5, "type": "word", "speaker_id": "speaker_0"}

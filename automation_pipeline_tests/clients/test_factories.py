@@ -26,7 +26,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.models import EnrichmentOptions, Registries, SourceApi
 from automation_pipeline.orchestration.automation_runs import batch_context, fetch_options
 from automation_pipeline.pricing.models.shop import ShopOptions, Storefront
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 TOKEN = SecretStr("shpat_s3cret")
 

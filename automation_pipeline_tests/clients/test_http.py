@@ -47,7 +47,7 @@ from automation_pipeline_tests.clients.http_server import (
 )
 from automation_pipeline_tests.clients.keep_alive_server import KeepAliveServer, answering
 from automation_pipeline_tests.clients.shopify_client import WRITES
-from automation_pipeline_tests.waiting import come_true
+from automation_pipeline_tests.waiting import wait_until_async
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LARGE = b"0123456789abcdef" * 65_536
@@ -161,7 +161,7 @@ def test_endless_headers_and_chunks_are_aborted() -> None:
     async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         with pytest.raises(httpx.RemoteProtocolError):
             await http.get(record.url)
-        await come_true(lambda: record.open_connections == 0)
+        await wait_until_async(lambda: record.open_connections == 0)
 
     for beginning, again in (
         (b"HTTP/1.1 200 OK\r\nX-A: ", b"a" * 10_000),
@@ -335,7 +335,7 @@ def test_the_late_response_of_a_cancelled_call_reaches_no_other_call() -> None:
 
     async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
         first = asyncio.create_task(http.get(f"{record.url}first"))
-        await come_true(lambda: record.connections == 1)
+        await wait_until_async(lambda: record.connections == 1)
         first.cancel()
         await asyncio.wait([first])
         release.set()
@@ -351,7 +351,7 @@ def test_concurrent_calls_are_limited_and_start_in_order() -> None:
             async with asyncio.TaskGroup() as calls:
                 for _ in range(2):
                     calls.create_task(http.get(f"{board.url}/held"))
-                await come_true(lambda: len(board.asked) == 2)
+                await wait_until_async(lambda: len(board.asked) == 2)
                 for at in range(10):
                     calls.create_task(http.get(f"{board.url}/{at}"))
                 await asyncio.sleep(0)
@@ -366,7 +366,7 @@ async def five_at_once(board: KeepAliveServer, http: httpx.AsyncClient) -> None:
     async with asyncio.TaskGroup() as calls:
         for _ in range(5):
             calls.create_task(http.get(f"{board.url}/held"))
-        await come_true(lambda: len(board.asked) == 5)
+        await wait_until_async(lambda: len(board.asked) == 5)
         board.held.set()
     assert board.opened == 5
 
@@ -384,10 +384,10 @@ def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (
                 await http.get(f"{board.url}/bye")
             ).text == "ok"  # a connection closed by the server is replaced
-            await come_true(lambda: board.opened == 0)
+            await wait_until_async(lambda: board.opened == 0)
             assert (await http.get(board.url)).text == "ok"
             await http.aclose()
-            await come_true(lambda: board.opened == 0)
+            await wait_until_async(lambda: board.opened == 0)
 
     asyncio.run(go())
 
@@ -402,7 +402,7 @@ def test_connections_are_reused_per_origin_and_tls_name_and_evicted_for_others()
                 async with http.stream("GET", f"{here.url}/endless"):
                     await http.get(there.url)
                     async with http.stream("GET", f"{here.url}/endless"):
-                        await come_true(lambda: there.opened == 0)
+                        await wait_until_async(lambda: there.opened == 0)
             async with httpx.AsyncClient(transport=SlotTransport(5)) as http:
                 before = here.lines
                 for name in ("a.example.com", "b.example.com", "a.example.com"):

@@ -12,6 +12,7 @@ import pytest
 from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard
 from automation_pipeline.core.errors import AutomationError, InvalidInputError, TransientError
 from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.clients.broken_streams import over_after
 from automation_pipeline_tests.clients.receiver import (
@@ -21,8 +22,7 @@ from automation_pipeline_tests.clients.receiver import (
     receiver,
     says,
 )
-from automation_pipeline_tests.outside import NO_CERTIFICATES
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import pause
 
 SECRET = 'hunter2/hunter"2'
@@ -250,8 +250,8 @@ async def _over_tls(name: str, certificate: Certificate) -> HttpsAnswer:
             assert url.host == name
             return ["127.0.0.1"]
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=certificate.ours)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=certificate.server)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        client = HttpsCallClient(Loopback(), verify=certificate.trust)
+        client = HttpsCallClient(Loopback(), verify=certificate.client)
         return await client.call(request(f"https://{name}:{port}/", headers={}))

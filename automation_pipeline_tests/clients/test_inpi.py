@@ -22,6 +22,7 @@ from automation_pipeline.clients.registries import RegistryFormatError
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.mock_answers import raising, saying, using
 from automation_pipeline_tests.clients.registry_clients import (
     NOW,
@@ -34,8 +35,7 @@ from automation_pipeline_tests.clients.registry_clients import (
     inpi,
     logged_in,
 )
-from automation_pipeline_tests.fakes.registries import AtOnce
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.fakes.registries import UnlimitedRate
 
 
 class Inpi:
@@ -154,7 +154,7 @@ def test_a_login_response_without_a_token_is_an_internal_error(document: object)
     assert fetch(inpi(saying(document))).error_code == "INTERNAL_ERROR"
 
 
-class ExhaustedLimiter(AtOnce):
+class ExhaustedLimiter(UnlimitedRate):
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:

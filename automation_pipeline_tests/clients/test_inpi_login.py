@@ -19,11 +19,11 @@ from automation_pipeline.enrichment.models import SharedLogin, SourceApi, Source
 from automation_pipeline.enrichment.sources import DatabaseLoginTokens
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests import outside
+from automation_pipeline_tests import simulator_control
 from automation_pipeline_tests.clients.mock_answers import using
 from automation_pipeline_tests.clients.registry_clients import SIREN, fetch, formality, inpi
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.registries import AtOnce
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.registries import UnlimitedRate
 
 LONG = 60.0  # long enough for a slow machine
 CREW = 5
@@ -37,18 +37,18 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def shared(database: Database, clock: StandingClock) -> SharedLogin:
+def shared(database: Database, clock: FakeClock) -> SharedLogin:
     return SharedLogin(
         DatabaseLoginTokens(database, clock, SourceApi.INPI), DatabaseClaims(database)
     )
 
 
-def register(url: str, shared: SharedLogin, clock: StandingClock, password: str) -> InpiRegister:
+def register(url: str, shared: SharedLogin, clock: FakeClock, password: str) -> InpiRegister:
     """A register as a separate process has it, with its own state."""
-    account = Account(outside.INPI_USERNAME, password)
+    account = Account(simulator_control.INPI_USERNAME, password)
     options: Any = {
         "now": clock.now,
-        "limiter": AtOnce(),
+        "limiter": UnlimitedRate(),
         "timeout_seconds": LONG,
         "shared": replace(shared),
     }
@@ -72,50 +72,55 @@ def all_at_once(registers: list[InpiRegister]) -> list[SourceRecord | SourceErro
 
 def logins(url: str) -> int:
     """Login attempts, successful or not."""
-    return outside.registries_totals(url)["sources"]["inpi.login"]["calls"]
+    return simulator_control.registry_totals(url)["sources"]["inpi.login"]["calls"]
 
 
 def test_processes_share_one_login(
-    simulated: str, shared: SharedLogin, clock: StandingClock
+    simulator_url: str, shared: SharedLogin, clock: FakeClock
 ) -> None:
     for _ in range(2):  # the second round uses the stored token
-        crew = [register(simulated, shared, clock, outside.INPI_PASSWORD) for _ in range(CREW)]
+        crew = [
+            register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)
+            for _ in range(CREW)
+        ]
         assert all(isinstance(result, SourceRecord) for result in all_at_once(crew))
-    assert logins(simulated) == 1
+    assert logins(simulator_url) == 1
 
 
 def test_processes_renew_an_expired_token_once(
-    simulated: str, shared: SharedLogin, clock: StandingClock
+    simulator_url: str, shared: SharedLogin, clock: FakeClock
 ) -> None:
-    crew = [register(simulated, shared, clock, outside.INPI_PASSWORD) for _ in range(CREW)]
+    crew = [
+        register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD) for _ in range(CREW)
+    ]
     all_at_once(crew)
-    outside.expire_inpi_tokens(simulated)
+    simulator_control.expire_inpi_tokens(simulator_url)
     assert all(isinstance(result, SourceRecord) for result in all_at_once(crew))
-    assert logins(simulated) == 2
+    assert logins(simulator_url) == 2
 
 
 def test_a_token_past_its_lifetime_is_not_used(
-    simulated: str, shared: SharedLogin, clock: StandingClock
+    simulator_url: str, shared: SharedLogin, clock: FakeClock
 ) -> None:
-    all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
-    clock.pass_time(subject.TOKEN_LIFETIME)
-    all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
-    totals = outside.registries_totals(simulated)["sources"]
+    all_at_once([register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)])
+    clock.advance(subject.TOKEN_LIFETIME)
+    all_at_once([register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)])
+    totals = simulator_control.registry_totals(simulator_url)["sources"]
     assert (totals["inpi.login"]["calls"], totals["inpi"]["statuses"]) == (2, {"200": 4})
 
 
 def test_a_wrong_password_is_tried_once_across_processes(
-    simulated: str, shared: SharedLogin, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+    simulator_url: str, shared: SharedLogin, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
-    crew = [register(simulated, shared, clock, "wr0ng") for _ in range(CREW)]
+    crew = [register(simulator_url, shared, clock, "wr0ng") for _ in range(CREW)]
     for _ in range(2):
         errors = [result for result in all_at_once(crew) if isinstance(result, SourceError)]
         assert Counter((one.error_code, one.is_local) for one in errors) == {
             ("AUTH_ERROR", False): 1,
             ("RATE_LIMIT", True): CREW - 1,
         }
-    assert logins(simulated) == 1
+    assert logins(simulator_url) == 1
 
 
 def test_a_call_without_the_login_claim_is_not_sent(
@@ -187,8 +192,11 @@ def test_the_token_appears_in_no_log_or_repr(
     assert "s3cret" not in repr((one, vars(one), shared, result))
 
 
-def services(url: str, database_url: str, clock: StandingClock, password: str) -> Services:
-    account = {"inpi_rne_username": outside.INPI_USERNAME, "inpi_rne_password": SecretStr(password)}
+def services(url: str, database_url: str, clock: FakeClock, password: str) -> Services:
+    account = {
+        "inpi_rne_username": simulator_control.INPI_USERNAME,
+        "inpi_rne_password": SecretStr(password),
+    }
     where = {
         "database_url": database_url,
         "inpi_rne_base_url": f"{url}/registries/inpi",
@@ -199,21 +207,21 @@ def services(url: str, database_url: str, clock: StandingClock, password: str) -
 
 
 def test_the_services_of_every_process_share_the_login(
-    simulated: str, database_url: str, clock: StandingClock
+    simulator_url: str, database_url: str, clock: FakeClock
 ) -> None:
     for _ in range(2):
-        one = services(simulated, database_url, clock, outside.INPI_PASSWORD)
+        one = services(simulator_url, database_url, clock, simulator_control.INPI_PASSWORD)
         result = fetch(one.registries.sources[SourceApi.INPI].registry)
         one.database.dispose()
         assert isinstance(result, SourceRecord)
-    assert logins(simulated) == 1
+    assert logins(simulator_url) == 1
 
 
 def test_the_check_tests_the_password_despite_a_shared_token(
-    simulated: str, shared: SharedLogin, database_url: str, clock: StandingClock
+    simulator_url: str, shared: SharedLogin, database_url: str, clock: FakeClock
 ) -> None:
-    all_at_once([register(simulated, shared, clock, outside.INPI_PASSWORD)])
-    one = services(simulated, database_url, clock, "wr0ng")
+    all_at_once([register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)])
+    one = services(simulator_url, database_url, clock, "wr0ng")
     apart = one.registry(SourceApi.INPI)
     assert apart is not None
     with pytest.raises(PermanentError, match="INPI_RNE_PASSWORD"):

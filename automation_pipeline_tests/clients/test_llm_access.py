@@ -6,9 +6,9 @@ import pytest
 from automation_pipeline.clients.http import bare_key
 from automation_pipeline.clients.llm import ModelAnswerError, ModelRefusedError, chat_root
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.mock_answers import saying, using
 from automation_pipeline_tests.clients.test_llm import KEY, ROOT, ask, client, completion, refusing
-from automation_pipeline_tests.tables import every_case
 
 
 @every_case(

@@ -14,8 +14,8 @@ from automation_pipeline.audits.models.chat import (
     Usage,
 )
 from automation_pipeline.clients.llm import FILTERED, CompletionPayload, question_json
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.test_llm import QUESTION, SCHEMA, completion
-from automation_pipeline_tests.tables import every_case
 
 SEARCH = Tool("searchTranscript", "Finds passages.", {"type": "object", "properties": {}})
 CALL = ToolCall("call_7", "searchTranscript", '{"query": "mutuelle"}')

@@ -13,6 +13,7 @@ from automation_pipeline.clients.shop import CATALOGUE, PRICES, WHO, WRITE
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.shop import CallFailure
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.mock_answers import raising, saying, using
 from automation_pipeline_tests.clients.shopify_client import (
     PATH,
@@ -28,7 +29,6 @@ from automation_pipeline_tests.clients.shopify_client import (
     updated,
     write,
 )
-from automation_pipeline_tests.tables import every_case
 
 ASKING = (
     (page, catalogue(), CATALOGUE, {"first": 250, "after": None}),

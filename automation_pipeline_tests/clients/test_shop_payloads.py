@@ -12,6 +12,7 @@ from automation_pipeline.pricing.models.shop import (
     Variant,
     format_amount,
 )
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.mock_answers import saying
 from automation_pipeline_tests.clients.shopify_client import (
     catalogue,
@@ -21,7 +22,6 @@ from automation_pipeline_tests.clients.shopify_client import (
     priced,
     prices,
 )
-from automation_pipeline_tests.tables import every_case
 
 
 def only(**changed: object) -> Variant:

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import BucketStatus, CallFailure
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.mock_answers import saying
 from automation_pipeline_tests.clients.shopify_client import (
     NOW,
@@ -24,7 +25,6 @@ from automation_pipeline_tests.clients.shopify_client import (
     updated,
     write,
 )
-from automation_pipeline_tests.tables import every_case
 
 
 def verdict(failure: CallFailure) -> tuple[str, bool, bool]:

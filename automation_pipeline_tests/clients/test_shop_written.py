@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, Price, PriceWrite
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.mock_answers import saying
 from automation_pipeline_tests.clients.shopify_client import (
     TOKEN,
@@ -17,7 +18,6 @@ from automation_pipeline_tests.clients.shopify_client import (
     updated,
     write,
 )
-from automation_pipeline_tests.tables import every_case
 
 CONFIRMED = [priced(1, "1.00"), priced(2, "2.00"), priced(3, "3.00")]
 

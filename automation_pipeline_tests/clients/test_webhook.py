@@ -23,7 +23,7 @@ from automation_pipeline_tests.clients.receiver import (
     receiver,
     says,
 )
-from automation_pipeline_tests.outside import NO_CERTIFICATES
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import pause
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -213,8 +213,8 @@ async def _over_tls(name: str, certificate: Certificate) -> WebhookAnswer:
             assert url.host == name
             return ["127.0.0.1"]
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=certificate.ours)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=certificate.server)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        client = WebhookClient(now=lambda: NOW, guard=Loopback(), verify=certificate.trust)
+        client = WebhookClient(now=lambda: NOW, guard=Loopback(), verify=certificate.client)
         return await client.send(f"https://{name}:{port}/", BODY, {})

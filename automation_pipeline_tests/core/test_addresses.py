@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.core.addresses import check_url, is_public, origin_of
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 FORMAT = "Invalid webhookUrl format"
 PROTOCOL = "webhookUrl must use http or https protocol"

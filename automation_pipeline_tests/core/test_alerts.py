@@ -14,7 +14,7 @@ from automation_pipeline.core.alerts import (
     LastRaised,
     should_raise,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SECOND, COOLDOWN = timedelta(seconds=1), timedelta(minutes=15)

@@ -15,8 +15,8 @@ from automation_pipeline.core.background import (
     process_concurrently,
     together,
 )
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.e2e.system import REPOSITORY
-from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 OFTEN = 0.01
@@ -27,7 +27,7 @@ class Workload:
 
     def __init__(self, *, fails_at: int | None = None, write_fails: bool = False) -> None:
         self.fails_at, self.write_fails = fails_at, write_fails
-        self.running = self.most_at_once = 0
+        self.running = self.max_concurrent = 0
         self.first_started = asyncio.Event()
         self.started: list[int] = []
         self.writes: list[list[int]] = []
@@ -40,7 +40,7 @@ class Workload:
         self.first_started.set()
         self.started.append(item)
         self.running += 1
-        self.most_at_once = max(self.most_at_once, self.running)
+        self.max_concurrent = max(self.max_concurrent, self.running)
         try:
             await self._work(item)
         finally:
@@ -80,7 +80,7 @@ def run(workload: Workload, count: int, width: int, flush_every_seconds: float =
 def test_the_concurrency_reaches_but_never_exceeds_the_width(width: int) -> None:
     workload = Workload()
     run(workload, 50, width)
-    assert workload.most_at_once == width
+    assert workload.max_concurrent == width
 
 
 @every_case(("count", "width"), [(0, 3), (1, 5), (3, 5), (100, 7)])

@@ -19,8 +19,8 @@ from automation_pipeline.core.coordination import (
 )
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline_tests.tables import every_case
-from automation_pipeline_tests.waiting import come_true, leap, run
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.waiting import advance_time, run_with_fake_time, wait_until_async
 
 UNAVAILABLE = TransientError("Redis does not answer.")
 
@@ -109,7 +109,7 @@ def test_tasks_that_end_together_hand_one_permit_to_one_waiting_task(permits: Pe
                 await end.wait()
 
         tasks = [asyncio.create_task(hold()) for _ in range(2)]
-        await come_true(lambda: len(permits.held) == 2)
+        await wait_until_async(lambda: len(permits.held) == 2)
         tasks.append(asyncio.create_task(work(semaphore, 0)))
         await asyncio.sleep(0)
         end.set()
@@ -175,12 +175,12 @@ def test_a_held_permit_is_extended_and_survives_an_outage(permits: Permits) -> N
     async def hold_through_outage() -> str:
         async with Semaphore(permits, "crm", 1, "me", ttl_seconds=60).acquire():
             for beats in range(1, 9):
-                leap(15)
-                await come_true(lambda beats=beats: permits.asked["extend"] == beats)
+                advance_time(15)
+                await wait_until_async(lambda beats=beats: permits.asked["extend"] == beats)
                 permits.failing = {"extend", "release"} if beats > 3 else set()
             return "result"
 
-    assert run(hold_through_outage()) == "result"
+    assert run_with_fake_time(hold_through_outage()) == "result"
     permits.failing.clear()
 
 

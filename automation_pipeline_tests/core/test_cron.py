@@ -7,7 +7,7 @@ import pytest
 
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.cron import Cron
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 def first(text: str, n: int, start: str) -> list[str]:

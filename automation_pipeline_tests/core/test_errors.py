@@ -1,7 +1,7 @@
 """Formatting of an error as one line."""
 
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, sentence_of
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case(

@@ -13,7 +13,7 @@ from automation_pipeline.core.events import (
     channels_of,
     parse_channel,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 MALFORMED, NOT_ALLOWED = ChannelRefusal.MALFORMED, ChannelRefusal.NOT_ALLOWED
 FIELDS = ("audit_id", "audit_db_id", "fiche_id", "jobId", "job_id", "batch_id", "other")

@@ -19,7 +19,7 @@ from automation_pipeline.core.scheduling.timing import (
     undelayed_after,
 )
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 PARIS = zone("Europe/Paris")
 CLAMP, FILTER = WindowPolicy.CLAMP, WindowPolicy.FILTER

@@ -26,7 +26,7 @@ from automation_pipeline.core.json_model import (
     split,
     text_fault,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 NUL, HALF = "must not hold the character NUL", "must not hold half a character"
 

@@ -32,7 +32,7 @@ from automation_pipeline.core.masking import (
     visible,
 )
 from automation_pipeline.orchestration.ops import table
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 SECRET_KEYS = [
     "authorization", "Proxy-Authorization", "cookie", "Set-Cookie", "token", "access_token", "refreshToken", "api_key",

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.core.metrics import BOUNDS_MS, BUCKETS, Meter, bucket_of
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 def test_counters_add_up_by_name_and_labels_until_drained() -> None:

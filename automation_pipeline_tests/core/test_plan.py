@@ -18,7 +18,7 @@ from automation_pipeline.core.scheduling.plan import (
 )
 from automation_pipeline.core.scheduling.timing import Planned, Timing, parse_cron, planned_after
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 SKIP, ONE, ALL, CANCEL, TERMINATE, ALLOW = OverlapPolicy
 

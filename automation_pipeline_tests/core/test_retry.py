@@ -21,7 +21,7 @@ from automation_pipeline.core.retry import (
     is_transient_status,
     retry_after_seconds,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 

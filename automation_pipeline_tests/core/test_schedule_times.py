@@ -18,7 +18,7 @@ from automation_pipeline.core.scheduling.cron import (
     occurrences_of,
 )
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 MINUTE = timedelta(minutes=1)
 

@@ -10,7 +10,7 @@ import pytest
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.settings import Settings, load_settings
 from automation_pipeline.core.settings_page import UNUSED, configuration_page, unused_settings
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 PASSWORD = "s3cret/and more"

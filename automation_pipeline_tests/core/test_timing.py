@@ -18,7 +18,7 @@ from automation_pipeline.core.scheduling.timing import (
     planned_after,
     read_timing,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 MONDAY = datetime(2026, 5, 4, tzinfo=UTC)
 

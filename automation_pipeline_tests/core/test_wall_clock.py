@@ -7,7 +7,7 @@ import pytest
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling import zones as wall_clock
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case(

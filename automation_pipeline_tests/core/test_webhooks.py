@@ -17,7 +17,7 @@ from automation_pipeline.core.webhooks import (
     mac_of,
     mac_with_time,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 def test_a_body_is_serialised_independently_of_key_order() -> None:

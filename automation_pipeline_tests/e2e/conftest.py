@@ -14,8 +14,8 @@ import pytest
 
 from automation_pipeline.simulator import Fiche, World
 from automation_pipeline_tests.e2e.system import BIN, REPOSITORY, Installation
-from automation_pipeline_tests.outside import simulator
 from automation_pipeline_tests.postgres import new_database
+from automation_pipeline_tests.simulator_control import running_simulator
 
 FICHES_PER_DAY = 24
 FIRST_DAY = date(2026, 2, 2)
@@ -27,7 +27,9 @@ NewSystem = Callable[..., Installation]
 def provider() -> Generator[str]:
     """The simulator that stories share. Nobody resets it: a fault names the item that it
     strikes."""
-    with simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY), "--latency", "0.01") as url:
+    with running_simulator(
+        "--exact", "--fiches-per-day", str(FICHES_PER_DAY), "--latency", "0.01"
+    ) as url:
         yield url
 
 

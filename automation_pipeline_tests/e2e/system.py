@@ -20,7 +20,7 @@ import psutil
 import yaml
 from sqlalchemy import Engine, create_engine, make_url, text
 
-from automation_pipeline_tests import outside
+from automation_pipeline_tests import simulator_control
 from automation_pipeline_tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -51,22 +51,22 @@ def providers(url: str) -> dict[str, str]:
     """The simulator at this address is every external system, without caps."""
     return {
         "FICHE_API_BASE_URL": url,
-        "FICHE_API_AUTH_TOKEN": outside.TOKEN,
+        "FICHE_API_AUTH_TOKEN": simulator_control.TOKEN,
         "ELEVENLABS_BASE_URL": url,
         "ELEVENLABS_API_KEY": "sim-speech-key",
         "TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS": url,
         "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "6000",
         "LLM_BASE_URL": f"{url}/v1",
-        "LLM_API_KEY": outside.LLM_KEY,
+        "LLM_API_KEY": simulator_control.LLM_KEY,
         "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
         "SHOP_API_BASE_URL": url,
-        "SHOP_API_TOKEN": outside.SHOP_TOKEN,
+        "SHOP_API_TOKEN": simulator_control.SHOP_TOKEN,
         "RECHERCHE_ENTREPRISES_BASE_URL": f"{url}/registries/search",
         "PUSHER_BASE_URL": url,
         "PUSHER_CLUSTER": "eu",
-        "PUSHER_APP_ID": outside.PUSHER_APP_ID,
-        "PUSHER_KEY": outside.PUSHER_KEY,
-        "PUSHER_SECRET": outside.PUSHER_SECRET,
+        "PUSHER_APP_ID": simulator_control.PUSHER_APP_ID,
+        "PUSHER_KEY": simulator_control.PUSHER_KEY,
+        "PUSHER_SECRET": simulator_control.PUSHER_SECRET,
     }
 
 
@@ -206,7 +206,7 @@ class System:
     def calls(self, route: str, **wanted: str) -> Mapping[str, int]:
         """How often the simulator was called about each item."""
         answer = httpx.get(
-            f"{self.provider}/_sim/calls", params=wanted, verify=outside.NO_CERTIFICATES
+            f"{self.provider}/_sim/calls", params=wanted, verify=simulator_control.NO_CERTIFICATES
         )
         return answer.raise_for_status().json()["routes"].get(route, {}).get("items", {})
 
@@ -243,7 +243,10 @@ class System:
             url = log.read_text().rpartition(API_SAYS)[2].split()[0]
             headers = {"Authorization": f"Bearer {TOKEN}"}
             with httpx.Client(
-                base_url=url, headers=headers, timeout=PATIENCE, verify=outside.NO_CERTIFICATES
+                base_url=url,
+                headers=headers,
+                timeout=PATIENCE,
+                verify=simulator_control.NO_CERTIFICATES,
             ) as client:
                 yield client
 

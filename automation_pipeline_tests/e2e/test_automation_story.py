@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import date
 
 from automation_pipeline.simulator import Fiche
-from automation_pipeline_tests import outside
+from automation_pipeline_tests import simulator_control
 from automation_pipeline_tests.e2e.system import Installation, System
 
 NewSystem = Callable[..., Installation]
@@ -24,7 +24,7 @@ def test_a_schedule_uses_its_own_crm_key_and_unreadable_days_are_reported(
         "maxFiches": 4,
     }
     with_key = System.create_schedule(
-        system, ficheSelection=selection, externalApiKey=outside.TOKEN
+        system, ficheSelection=selection, externalApiKey=simulator_control.TOKEN
     )
     other = day.replace(year=2025)
     of_other_day = {**selection, "customStartDate": other.isoformat()}
@@ -59,7 +59,7 @@ def test_a_schedule_uses_its_own_crm_key_and_unreadable_days_are_reported(
     ]
 
     output = [system.run("automation", *words).stdout for words in SECRET_FREE]
-    assert outside.TOKEN not in "".join(output)
+    assert simulator_control.TOKEN not in "".join(output)
     assert "**********" in output[0]
 
     days = ("--from", day.isoformat(), "--to", day.isoformat())

@@ -9,8 +9,8 @@ from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.e2e.celery_workers import use_celery, worker
 from automation_pipeline_tests.e2e.conftest import FIRST_DAY, NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE, kill_tree
-from automation_pipeline_tests.outside import simulator
 from automation_pipeline_tests.postgres import new_database
+from automation_pipeline_tests.simulator_control import running_simulator
 from automation_pipeline_tests.waiting import wait_until
 
 IDS = [
@@ -29,7 +29,7 @@ def dagster_url(postgres_server: str) -> Iterator[str]:
 def test_after_the_loss_of_a_worker_the_other_one_finishes_the_run(
     new_system: NewSystem, dagster_url: str, redis_url: str
 ) -> None:
-    with simulator("--exact", "--fiches-per-day", "120", "--latency", "0.2") as url:
+    with running_simulator("--exact", "--fiches-per-day", "120", "--latency", "0.2") as url:
         system = new_system(
             kind="postgres", at=url, FICHE_FETCH_CONCURRENCY="3", AUTOMATION_LOST_AFTER_SECONDS="30"
         )

@@ -7,7 +7,7 @@ from typing import Any
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
 from automation_pipeline_tests.e2e.system import System
-from automation_pipeline_tests.outside import clear_faults, fault, simulator
+from automation_pipeline_tests.simulator_control import add_faults, clear_faults, running_simulator
 
 DEAD_REDIS = "redis://127.0.0.1:9/0"
 RESULTS = (
@@ -35,10 +35,10 @@ def test_audits_without_a_grade_fail_their_fiches_and_are_finished_by_the_next_r
     good, unanswered = ordinary[:2]
     untranscribed = next(fiche for fiche in ordinary[2:] if len(fiche.recordings) > 1)
     calls = len(untranscribed.recordings)
-    with simulator("--exact", "--fiches-per-day", "24") as url:
+    with running_simulator("--exact", "--fiches-per-day", "24") as url:
         system = new_system(at=url, REDIS_URL=DEAD_REDIS, LLM_MAX_ATTEMPTS="2")
         system.automation("audit-configs", "import", str(FIVE_STEPS))
-        fault(
+        add_faults(
             url,
             {"route": "llm.complete", "item": f"{good.id}/1", "body": "content_reasoned"},
             {"route": "llm.complete", "item": f"{unanswered.id}/2", "status": 503},

@@ -14,7 +14,7 @@ import httpx
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
 from automation_pipeline_tests.e2e.system import System, data
-from automation_pipeline_tests.outside import fault, simulator, sirens
+from automation_pipeline_tests.simulator_control import add_faults, running_simulator, sirens
 
 SCRIPT = Path(__file__).with_name("execute_jobs.py")
 KNOWN = "552032534"
@@ -76,7 +76,7 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(
 ) -> None:
     ordinary = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
     run, alone, refused, untranscribed, unjudged = ordinary[:2], *ordinary[2:6]
-    with simulator(
+    with running_simulator(
         "--exact", "--fiches-per-day", "24", "--shop-products", "3", "--shop-variants", "1"
     ) as url:
         system = new_system(at=url, LLM_MAX_ATTEMPTS="2", ORG_JOBS_HTTPS_ALLOWED_ORIGINS=url)
@@ -119,7 +119,7 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(
         targets = system.sql("SELECT product_id FROM rule_targets")
         products = {target["product_id"].rpartition("/")[2] for target in targets}
         [unknown] = sirens(url, 1, "unknown")
-        fault(
+        add_faults(
             url,
             {"route": "crm.details", "item": refused, "status": 403},
             {"route": "crm.sales_list", "status": 403},

@@ -10,7 +10,7 @@ import pytest
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE, System, kill, kill_tree
-from automation_pipeline_tests.outside import simulator
+from automation_pipeline_tests.simulator_control import running_simulator
 from automation_pipeline_tests.waiting import wait_until
 
 IDS = [
@@ -77,7 +77,7 @@ def finished_calls(system: System) -> dict[str, dict[str, int]]:
 def test_a_run_that_loses_its_process_and_then_its_host_finishes_what_is_missing(
     executor: str, new_system: NewSystem
 ) -> None:
-    with simulator("--exact", "--fiches-per-day", "60", "--latency", "0.15") as url:
+    with running_simulator("--exact", "--fiches-per-day", "60", "--latency", "0.15") as url:
         slow = {"FICHE_FETCH_CONCURRENCY": "3", "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": "3"}
         system = new_system(at=url, AUTOMATION_EXECUTOR=executor, AUDIT_RUN_CONCURRENCY="3", **slow)
         system.automation("audit-configs", "import", str(FIVE_STEPS))

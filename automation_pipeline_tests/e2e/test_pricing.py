@@ -5,12 +5,12 @@ import json
 
 from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE, kill_tree
-from automation_pipeline_tests.outside import (
-    edit_in_shop,
-    fault,
-    set_up_shop,
+from automation_pipeline_tests.simulator_control import (
+    add_faults,
+    configure_shop,
+    edit_variant,
+    running_simulator,
     shop_totals,
-    simulator,
 )
 from automation_pipeline_tests.waiting import wait_until
 
@@ -25,15 +25,15 @@ def test_prices_are_written_once_despite_a_killed_worker_and_rolled_back(
     new_system: NewSystem,
 ) -> None:
     shop = ("--shop-products", "40", "--shop-variants", "3", "--latency", "0.05")
-    with simulator(*shop) as url:
-        set_up_shop(url, maximum=20_000, restore_rate=1000)
+    with running_simulator(*shop) as url:
+        configure_shop(url, maximum=20_000, restore_rate=1000)
         system = new_system(at=url)
         with system.api():
             rule = system.post("/api/pricing/rules", **RULE)
             run = system.post(f"/api/pricing/rules/{rule['id']}/preview")
             many = run["totalTargets"]
             assert (run["status"], many > 60) == ("PREVIEW", True)
-            fault(
+            add_faults(
                 url,
                 {"route": "shop.graphql", "status": 429, "retry_after": 1, "probability": 0.03},
                 {"route": "shop.graphql", "drop": True, "after": True, "probability": 0.02},
@@ -55,7 +55,7 @@ def test_prices_are_written_once_despite_a_killed_worker_and_rolled_back(
             )
 
             one, other = system.get(f"/api/pricing/runs/{run['id']}/targets")[:2]
-            edit_in_shop(url, one["variantId"], "0.50")
+            edit_variant(url, one["variantId"], "0.50")
             looked = system.run("automation", "pricing", "runs", "reconcile", run["id"], "--json")
             report = json.loads(looked.stdout)
             assert (looked.returncode, report["mismatches"], report["details"][0]["targetId"]) == (

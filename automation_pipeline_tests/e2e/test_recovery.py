@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from automation_pipeline.simulator import Fiche, Kind
-from automation_pipeline_tests import outside
+from automation_pipeline_tests import simulator_control
 from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE, System, kill_tree
-from automation_pipeline_tests.outside import simulator
+from automation_pipeline_tests.simulator_control import running_simulator
 from automation_pipeline_tests.waiting import wait_until
 
 
@@ -42,9 +42,9 @@ def receiver(status: int = 200) -> Iterator[tuple[str, list[dict]]]:
         server.shutdown()
 
 
-def published(simulated: str) -> list[str]:
+def published(simulator_url: str) -> list[str]:
     answer = httpx.get(
-        f"{simulated}/_sim/pusher", verify=outside.NO_CERTIFICATES
+        f"{simulator_url}/_sim/pusher", verify=simulator_control.NO_CERTIFICATES
     ).raise_for_status()
     return [event["name"] for event in answer.json()["events"]]
 
@@ -53,7 +53,7 @@ def published(simulated: str) -> list[str]:
 def test_job_execute_delivers_its_notifications_before_it_ends(
     executor: str, new_system: NewSystem
 ) -> None:
-    with simulator() as provider, receiver() as (hook, received):
+    with running_simulator() as provider, receiver() as (hook, received):
         system = new_system(
             kind="sqlite", at=provider, AUTOMATION_EXECUTOR=executor, WEBHOOK_ALLOWED_ORIGINS=hook
         )
@@ -72,7 +72,7 @@ def test_job_execute_delivers_its_notifications_before_it_ends(
 def test_undelivered_notifications_of_job_execute_wait_for_the_relay(
     new_system: NewSystem,
 ) -> None:
-    with simulator() as provider, receiver() as (hook, received):
+    with running_simulator() as provider, receiver() as (hook, received):
         system = new_system(
             kind="sqlite",
             at=provider,
@@ -159,7 +159,7 @@ def test_a_run_whose_host_is_lost_again_and_again_ends_with_an_outcome_per_fiche
 def test_a_killed_job_execute_does_not_block_its_schedule_and_a_daemon_takes_it_up_again(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
-    with simulator("--exact", "--fiches-per-day", "24", "--latency", "3") as provider:
+    with running_simulator("--exact", "--fiches-per-day", "24", "--latency", "3") as provider:
         system = new_system(kind="sqlite", at=provider, AUTOMATION_LOST_AFTER_SECONDS="5")
         schedule_id = System.create_schedule(system, [fiche.id for fiche in fiches[:3]])
         words = system.job_words("automation_run", open_run={"schedule_id": int(schedule_id)})

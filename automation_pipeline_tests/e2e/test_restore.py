@@ -3,7 +3,7 @@ done again."""
 
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests.e2e.conftest import NewSystem
-from automation_pipeline_tests.outside import clear_faults, fault, simulator
+from automation_pipeline_tests.simulator_control import add_faults, clear_faults, running_simulator
 
 # Two heartbeats and a few rounds of the watchdog.
 LOST = {"AUTOMATION_HEARTBEAT_SECONDS": "0.5", "AUTOMATION_LOST_AFTER_SECONDS": "5"}
@@ -15,11 +15,11 @@ def test_a_run_that_was_backed_up_while_running_ends_and_is_repeated(
     """The restored DAGSTER_HOME is empty: the watchdog takes the run up again, or closes it for a
     retry."""
     ids = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
-    with simulator("--exact", "--fiches-per-day", "24") as url:
+    with running_simulator("--exact", "--fiches-per-day", "24") as url:
         before = new_system(kind="sqlite", at=url, **LOST)
         after = new_system(kind="sqlite", at=url, **LOST)
         (after.folder / "automation.db").unlink()
-        fault(
+        add_faults(
             url,
             *({"route": "crm.details", "item": fiche_id, "hang": True} for fiche_id in ids[-4:]),
         )

@@ -8,7 +8,7 @@ from typing import Any
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.e2e.system import Installation, System
-from automation_pipeline_tests.outside import fault
+from automation_pipeline_tests.simulator_control import add_faults
 
 TERMINATE = """
 import sys
@@ -64,7 +64,7 @@ def test_runs_that_do_not_complete_end_with_the_reason(
     """At once: a fiche that the CRM refuses, an empty selection, an inactive schedule, a run
     terminated in Dagster."""
     refused, fine, *slow = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
-    fault(
+    add_faults(
         installation.provider,
         {"route": "crm.details", "item": refused, "status": 403},
         *({"route": "crm.details", "item": fiche_id, "latency_seconds": 120} for fiche_id in slow),

@@ -7,7 +7,11 @@ import httpx
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.e2e.system import PATIENCE
-from automation_pipeline_tests.outside import NO_CERTIFICATES, fault, simulator
+from automation_pipeline_tests.simulator_control import (
+    NO_CERTIFICATES,
+    add_faults,
+    running_simulator,
+)
 
 FICHES_PER_DAY = 40
 DAYS = [date(2026, 1, 5) + timedelta(days=number) for number in range(10)]
@@ -30,8 +34,8 @@ def test_two_synchronisations_at_once_leave_every_fiche_correct_despite_faults(
     fiches = {
         fiche.id: fiche for day in DAYS for fiche in World(7, FICHES_PER_DAY, vary=False).day(day)
     }
-    with simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY)) as url:
-        fault(
+    with running_simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY)) as url:
+        add_faults(
             url,
             {"route": "crm.sales_list", "latency_seconds": 0.2},
             {"route": "crm.details", "status": 500, "probability": 0.05},

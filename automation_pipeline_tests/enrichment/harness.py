@@ -42,7 +42,6 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.scripted import (
     INPI,
     RCS,
@@ -55,7 +54,8 @@ from automation_pipeline_tests.enrichment.scripted import (
     ScriptedRegistry,
     source_record,
 )
-from automation_pipeline_tests.waiting import run
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.waiting import run_with_fake_time
 
 RATE = Rate(5, 1.0)
 # Scripted answers may run functions that take longer than a call or a heartbeat on a busy machine.
@@ -79,7 +79,7 @@ class EnrichmentHarness:
     configured. Time passes only when the test advances the clock."""
 
     database: Database
-    clock: StandingClock
+    clock: FakeClock
     options: EnrichmentOptions = PATIENT
     without: frozenset[SourceApi] = frozenset()
     calls_a_day: dict[SourceApi, int] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class EnrichmentHarness:
 
     def work(self, job_id: int | None, owner: str | None = None) -> EnrichmentJobShown:
         owner = owner or f"worker-{next(self._numbers)}"
-        return run(
+        return run_with_fake_time(
             worker.work_enrichment(
                 job_id, registries=self.registries, owner=owner, **self._services
             )
@@ -186,9 +186,9 @@ class EnrichmentHarness:
     def sweep(self, limit: int = 50) -> SweepReport:
         return sweep_enrichments(registries=self.registries, limit=limit, **self._services)
 
-    def pass_time(self, **length: float) -> datetime:
+    def advance(self, **length: float) -> datetime:
         """Advance the clock, and return its new time."""
-        self.clock.pass_time(timedelta(**length))
+        self.clock.advance(timedelta(**length))
         return self.clock.now()
 
     def claim_owner(self, siren: str = SIREN) -> str | None:

@@ -12,8 +12,8 @@ from automation_pipeline.enrichment.models import SourceApi
 from automation_pipeline.enrichment.sources import take_call
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 BEFORE_COMMIT, AFTER_COMMIT = "before commit", "after commit"
 
@@ -24,7 +24,7 @@ def harness_at(url: str, now: str) -> Generator[EnrichmentHarness]:
     database = Database(url)
     try:
         yield EnrichmentHarness(
-            database, StandingClock(datetime.fromisoformat(now)), claims=DatabaseClaims(database)
+            database, FakeClock(datetime.fromisoformat(now)), claims=DatabaseClaims(database)
         )
     finally:
         database.dispose()

@@ -13,7 +13,7 @@ from automation_pipeline.enrichment.models import (
     SourceError,
     SourceRecord,
 )
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 SIREN = "552032534"
@@ -98,7 +98,7 @@ class ScriptedRegistry:
 class ClockedClaims:
     """Claims that expire by the test's clock. Owners in `dead_owners` release nothing."""
 
-    def __init__(self, clock: StandingClock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self._clock, self._tokens = clock, 0
         self._held: dict[str, tuple[Claim, datetime]] = {}
         self.dead_owners: set[str] = set()
@@ -140,7 +140,7 @@ class CountingLimiter:
     """Counts reservations. Callers wait for their turn by the test's clock if `is_enforced`, else not at
     all."""
 
-    clock: StandingClock
+    clock: FakeClock
     is_enforced: bool = False
     reserved: dict[str, int] = field(default_factory=dict)
     _next_starts: dict[str, datetime] = field(default_factory=dict)

@@ -13,8 +13,8 @@ from automation_pipeline.clients.inpi import Account, InpiRegister
 from automation_pipeline.clients.registries import CommerceRegister, CompanySearch, Purpose
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
-from automation_pipeline_tests import outside
-from automation_pipeline_tests.fakes.registries import AtOnce, FakeRegistry, error, record
+from automation_pipeline_tests import simulator_control
+from automation_pipeline_tests.fakes.registries import FakeRegistry, UnlimitedRate, error, record
 
 DANONE, SEAT = "552032534", "55203253400646"
 NOT_FOUND = "000000000"
@@ -72,14 +72,16 @@ def over_http(source: str, url: str) -> RegistryCase:
     route, make = CLIENTS[source]
     # The search finds every existing company; the other registers have no associations.
     is_search = source == "search"
-    unknown_siren = NOT_FOUND if is_search else outside.sirens(url, 1, "association")[0]
+    unknown_siren = NOT_FOUND if is_search else simulator_control.sirens(url, 1, "association")[0]
 
     def fail_with(status: int, retry_after: float | None) -> None:
         wait = {} if retry_after is None else {"retry_after": retry_after}
-        outside.fault(url, {"route": route, "item": DANONE, "status": status, **wait})
+        simulator_control.add_faults(
+            url, {"route": route, "item": DANONE, "status": status, **wait}
+        )
 
     def calls() -> int:
-        sources = outside.registries_totals(url)["sources"]
+        sources = simulator_control.registry_totals(url)["sources"]
         logins = sources["inpi.login"]["calls"] if source == "inpi" else 0
         return sources[source]["calls"] - logins
 
@@ -104,16 +106,21 @@ def _search(url: str, access: str) -> CompanySearch:
 
 def _inpi(url: str, access: str) -> InpiRegister:
     account = Account(
-        outside.INPI_USERNAME, outside.INPI_PASSWORD if access == "right" else "wr0ng"
+        simulator_control.INPI_USERNAME,
+        simulator_control.INPI_PASSWORD if access == "right" else "wr0ng",
     )
     return InpiRegister(
-        f"{url}/registries/inpi", account, now=_now, limiter=AtOnce(), timeout_seconds=LONG_TIMEOUT
+        f"{url}/registries/inpi",
+        account,
+        now=_now,
+        limiter=UnlimitedRate(),
+        timeout_seconds=LONG_TIMEOUT,
     )
 
 
 def _rcs(url: str, access: str) -> CommerceRegister:
-    bearer = outside.ENTREPRISE_TOKEN if access == "right" else "wr0ng"
-    purpose = Purpose(outside.PUBLIC_BODY, "a reason", "a matter")
+    bearer = simulator_control.ENTREPRISE_TOKEN if access == "right" else "wr0ng"
+    purpose = Purpose(simulator_control.PUBLIC_BODY, "a reason", "a matter")
     return CommerceRegister(
         f"{url}/registries/entreprise", bearer, purpose, now=_now, timeout_seconds=LONG_TIMEOUT
     )
@@ -127,11 +134,11 @@ CLIENTS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 
 
 @pytest.fixture
-def unlimited(simulated: str) -> Iterator[str]:
+def unlimited(simulator_url: str) -> Iterator[str]:
     """The simulated registries without rate limits, which are restored afterwards."""
-    outside.set_up_registries(simulated, **outside.NO_REGISTRY_LIMITS)
-    yield simulated
-    outside.set_up_registries(simulated, **outside.REGISTRY_LIMITS)
+    simulator_control.configure_registries(simulator_url, **simulator_control.NO_REGISTRY_LIMITS)
+    yield simulator_url
+    simulator_control.configure_registries(simulator_url, **simulator_control.REGISTRY_LIMITS)
 
 
 @pytest.fixture(params=["fake", *CLIENTS])
@@ -216,7 +223,9 @@ KINDS += ("young", "incomplete", "nameless")
 
 @pytest.mark.parametrize("source", CLIENTS)
 def test_companies_of_every_kind_are_parsed(source: str, unlimited: str) -> None:
-    sirens = {siren: kind for kind in KINDS for siren in outside.sirens(unlimited, 2, kind)}
+    sirens = {
+        siren: kind for kind in KINDS for siren in simulator_control.sirens(unlimited, 2, kind)
+    }
 
     async def fetch_all(registry: Any) -> list[SourceRecord | SourceError]:
         return [await registry.fetch(siren, None) for siren in sirens]

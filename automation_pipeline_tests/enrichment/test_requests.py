@@ -70,7 +70,7 @@ def test_a_snapshot_younger_than_thirty_days_is_a_cache_hit(
     harness: EnrichmentHarness, age: timedelta, calls: int
 ) -> None:
     harness.enriched()
-    harness.clock.pass_time(age)
+    harness.clock.advance(age)
     answer = harness.enriched(tenant="t2")
     assert answer.outcome == ("CACHE_HIT" if calls == 1 else "ENQUEUED")
     assert answer.status == ("SUCCESS" if calls == 1 else "STALE")
@@ -81,7 +81,7 @@ def test_a_snapshot_younger_than_thirty_days_is_a_cache_hit(
 
 def test_earlier_requests_become_stale_with_their_company(harness: EnrichmentHarness) -> None:
     first = harness.enriched()
-    harness.pass_time(days=30)
+    harness.advance(days=30)
     harness.request(tenant="t2")
     assert harness.moves()[-1] == ("SUCCESS", "STALE")
     assert {row.enrichment_status for row in harness.requests()} == {"STALE"}
@@ -104,18 +104,18 @@ def test_a_company_that_was_not_found_is_fetched_again_after_fifteen_minutes(
 ) -> None:
     harness.script(search=NOT_FOUND)
     harness.enriched()
-    harness.pass_time(minutes=14)
+    harness.advance(minutes=14)
     assert harness.request().outcome == "CACHE_HIT"
-    harness.pass_time(minutes=1)
+    harness.advance(minutes=1)
     assert harness.request().outcome == "ENQUEUED"
 
 
 def test_a_fresh_snapshot_is_a_cache_hit_after_a_failed_refresh(harness: EnrichmentHarness) -> None:
     answer = harness.enriched()
-    harness.pass_time(days=5)
+    harness.advance(days=5)
     harness.script(search=SILENT)
     harness.work(harness.refresh(answer.request_id).job_id)
-    harness.pass_time(days=1)
+    harness.advance(days=1)
     again = harness.request()
     assert (again.outcome, again.status) == ("CACHE_HIT", "FAILED")
 
@@ -187,7 +187,7 @@ def test_opening_a_fresh_company_starts_no_job(harness: EnrichmentHarness) -> No
 
 def test_opening_a_stale_company_shows_it_and_starts_a_refresh(harness: EnrichmentHarness) -> None:
     answer = harness.enriched()
-    harness.pass_time(days=30)
+    harness.advance(days=30)
     seen = harness.open(answer.request_id)
     assert seen.company is not None
     assert (seen.request.enrichment_status, seen.enrichment_running) == ("STALE", True)
@@ -202,12 +202,12 @@ def test_opening_a_stale_company_shows_it_and_starts_a_refresh(harness: Enrichme
 def test_opening_a_request_refreshes_once_per_day(harness: EnrichmentHarness) -> None:
     harness.script(search=NOT_FOUND)
     answer = harness.enriched()
-    harness.pass_time(hours=1)
+    harness.advance(hours=1)
     harness.work(harness.open(answer.request_id).job_id)
-    harness.pass_time(hours=1)
+    harness.advance(hours=1)
     assert harness.open(answer.request_id).enrichment_running is False
     assert jobs_from_opening(harness) == 1
-    harness.pass_time(hours=12)
+    harness.advance(hours=12)
     assert harness.open(answer.request_id).enrichment_running is True
     assert jobs_from_opening(harness) == 2
 
@@ -269,11 +269,11 @@ def test_a_manual_refresh_can_be_repeated_after_fifteen_minutes(harness: Enrichm
     answer = harness.enriched()
     harness.work(harness.refresh(answer.request_id).job_id)
     events = len(harness.events())
-    harness.pass_time(minutes=14, seconds=59)
+    harness.advance(minutes=14, seconds=59)
     with pytest.raises(ConflictError, match=r"again from 2026-05-04T10:15:00\S* on"):
         harness.refresh(answer.request_id)
     assert len(harness.events()) == events
-    harness.pass_time(seconds=1)
+    harness.advance(seconds=1)
     assert harness.refresh(answer.request_id).outcome == "ENQUEUED"
 
 
@@ -291,7 +291,7 @@ def test_a_failed_company_can_be_refreshed_immediately(harness: EnrichmentHarnes
         again = harness.refresh(answer.request_id)
         assert again.outcome == "ENQUEUED"
         harness.work(again.job_id)
-        harness.pass_time(seconds=1)
+        harness.advance(seconds=1)
     assert harness.enrichment().status == "FAILED"
 
 

@@ -22,7 +22,6 @@ from automation_pipeline.enrichment.models import (
 from automation_pipeline.enrichment.sources import call_source, set_rest, source_statuses
 from automation_pipeline.storage import rate_limits
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.harness import RATE, EnrichmentHarness
 from automation_pipeline_tests.enrichment.scripted import (
     BUSY,
@@ -37,7 +36,8 @@ from automation_pipeline_tests.enrichment.scripted import (
     source_error,
     source_record,
 )
-from automation_pipeline_tests.waiting import run
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.waiting import run_with_fake_time
 
 LONG_WAIT = source_error("RATE_LIMIT", 429, after=6.0)
 NO_RETRY_AFTER = source_error("RATE_LIMIT", 429)
@@ -67,7 +67,7 @@ async def call_async(
 
 
 def call(harness: EnrichmentHarness, source: SourceApi = RCS) -> SourceOutcome:
-    return run(call_async(harness, source))
+    return run_with_fake_time(call_async(harness, source))
 
 
 def status_of(harness: EnrichmentHarness, source: SourceApi = RCS) -> SourceStatus:
@@ -100,7 +100,9 @@ def test_retry_delays_have_twenty_percent_jitter_and_a_cap(
     registries = harness.registries
     for seed in range(3):
         drawn = {"database": harness.database, "clock": harness.clock, "random": Random(seed)}
-        run(call_source(registries.sources[RCS], SIREN, None, registries=registries, **drawn))
+        run_with_fake_time(
+            call_source(registries.sources[RCS], SIREN, None, registries=registries, **drawn)
+        )
     assert all(0.2 <= wait <= 0.3 for wait in waits[::2])
     assert all(0.4 <= wait <= 0.5 for wait in waits[1::2])
 
@@ -164,7 +166,7 @@ def test_a_resting_source_is_not_called_until_its_rest_ends(
     )
     assert f"It rests until {until:%H:%M} UTC" in refused.error.message
     assert len(harness.sources[source].calls) == calls_before
-    harness.clock.pass_time(timedelta(minutes=minutes))
+    harness.clock.advance(timedelta(minutes=minutes))
     harness.sources[source].always = source_record(source)
     assert call(harness, source).status == "SUCCESS"
 
@@ -174,9 +176,9 @@ def test_a_call_waits_for_the_end_of_a_short_rest(
 ) -> None:
     with harness.database.transaction() as session:
         set_rest(session, RCS, timedelta(seconds=60), "It is busy.", harness.clock.now())
-    harness.pass_time(seconds=54)
+    harness.advance(seconds=54)
     assert call(harness).attempts == 0
-    harness.pass_time(seconds=3)
+    harness.advance(seconds=3)
     assert (call(harness).status, waits) == ("SUCCESS", [3.0])
 
 
@@ -206,7 +208,7 @@ def test_a_source_rests_after_ten_consecutive_timeouts(
         status_of(harness, source).open_until
         == harness.clock.now() - timedelta(seconds=0.25) + length
     )
-    harness.pass_time(seconds=length.total_seconds())
+    harness.advance(seconds=length.total_seconds())
     harness.sources[source].always = source_record(source)
     assert call(harness, source).status == "SUCCESS"
 
@@ -229,7 +231,7 @@ def test_the_daily_quota_is_enforced_and_resets_at_midnight(
     assert outcomes[2].error is not None
     assert outcomes[2].error.message == "Its 2 calls of the day are used up."
     assert len(harness.sources[RCS].calls) == 2
-    harness.pass_time(hours=14)
+    harness.advance(hours=14)
     assert call(harness).status == "SUCCESS"
 
 
@@ -247,7 +249,7 @@ def test_a_locally_refused_call_affects_neither_quota_nor_failure_count(
     harness.calls_a_day = {INPI: 1}
     harness.script(inpi=SILENT)
     call(harness, INPI)
-    harness.pass_time(days=1)
+    harness.advance(days=1)
     before = status_of(harness, INPI)
     harness.script(inpi=LOCAL_REFUSAL)
     waits.clear()
@@ -327,7 +329,7 @@ def test_concurrent_calls_respect_the_rate_limit_of_the_source(
     harness.sources[RCS].fetch = fetch
     registries = harness.registries
     monkeypatch.setattr(sources.asyncio, "sleep", sleep)
-    run(all_at_once())
+    run_with_fake_time(all_at_once())
     assert len(starts) == harness.limiter.reserved[f"enrichment:{RCS}"] == 12
     starts.sort()
     assert all(
@@ -339,7 +341,7 @@ def test_concurrent_calls_respect_the_rate_limit_of_the_source(
 class SleepingTasks:
     """Advances the clock to the next wake-up once all tasks sleep."""
 
-    def __init__(self, clock: StandingClock) -> None:
+    def __init__(self, clock: FakeClock) -> None:
         self._clock, self._number = clock, 0
         self._asleep: list[tuple[datetime, int, asyncio.Future[None]]] = []
 
@@ -356,13 +358,13 @@ class SleepingTasks:
                 continue
             first = min(self._asleep)
             self._asleep.remove(first)
-            self._clock.pass_time(max(first[0] - self._clock.now(), timedelta(0)))
+            self._clock.advance(max(first[0] - self._clock.now(), timedelta(0)))
             first[2].set_result(None)
 
 
 @pytest.fixture
 def sleepers(
-    clock: StandingClock, waits: list[float], monkeypatch: pytest.MonkeyPatch
+    clock: FakeClock, waits: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> SleepingTasks:
     """Replaces the fixture `waits`, and makes the rate limits use the test's clock."""
 
@@ -404,7 +406,7 @@ def test_each_call_reserves_the_rate_limit_again_after_a_rest(
         return [task.result().status for task in tasks]
 
     harness.sources[RCS].fetch = fetch
-    assert run(all_at_once()) == ["SUCCESS"] * 16
+    assert run_with_fake_time(all_at_once()) == ["SUCCESS"] * 16
     distances = [
         (later - first).total_seconds()
         for first, later in zip(starts, starts[RATE.limit :], strict=False)
@@ -444,7 +446,7 @@ def test_only_ten_consecutive_timeouts_make_a_source_rest_for_twelve_hours(
     }
     harness.sources[RCS].script = list(given)
     for _ in given:
-        run(call_source(source, SIREN, None, **services))
+        run_with_fake_time(call_source(source, SIREN, None, **services))
     with harness.database.reading() as session:
         until = source_statuses(session)[RCS].open_until
     left = None if until is None else round((until - harness.clock.now()) / timedelta(hours=1))

@@ -27,9 +27,9 @@ def enrich_many(harness: EnrichmentHarness, number: int) -> list[str]:
 
 def test_a_snapshot_becomes_stale_at_exactly_thirty_days(harness: EnrichmentHarness) -> None:
     answer = harness.enriched(LATE)
-    harness.pass_time(days=29, hours=23)
+    harness.advance(days=29, hours=23)
     assert harness.sweep().stale == 0
-    harness.pass_time(hours=1)
+    harness.advance(hours=1)
     assert harness.sweep().stale == 1
     assert (
         harness.enrichment(LATE).status
@@ -45,9 +45,9 @@ def test_companies_enriched_in_one_night_are_refreshed_over_several(
 ) -> None:
     for siren in (EARLY, LATE):
         harness.enriched(siren)
-    harness.pass_time(days=29, hours=23)
+    harness.advance(days=29, hours=23)
     assert (harness.sweep().stale, harness.enrichment(EARLY).status) == (0, "SUCCESS")
-    harness.pass_time(hours=1)
+    harness.advance(hours=1)
     assert harness.sweep().refreshed == 1
     assert harness.moves(EARLY)[-1] == ("SUCCESS", "STALE")
     assert [job.company_siren for job in harness.jobs()[2:]] == [EARLY]
@@ -55,15 +55,15 @@ def test_companies_enriched_in_one_night_are_refreshed_over_several(
         "STALE"
     }
     harness.work(harness.jobs()[-1].id)
-    harness.pass_time(days=2, hours=23)
+    harness.advance(days=2, hours=23)
     assert (harness.sweep().refreshed, harness.enrichment(LATE).status) == (0, "STALE")
-    harness.pass_time(hours=1)
+    harness.advance(hours=1)
     assert harness.sweep().refreshed == 1
 
 
 def test_a_refresh_without_a_request_is_published_once(harness: EnrichmentHarness) -> None:
     harness.enriched()
-    harness.pass_time(days=33)
+    harness.advance(days=33)
     report = harness.sweep()
     [_, job] = harness.jobs()
     assert str(report) == (
@@ -84,7 +84,7 @@ def test_a_refresh_without_a_request_is_published_once(harness: EnrichmentHarnes
 
 def test_the_sweep_starts_with_the_longest_overdue_companies(harness: EnrichmentHarness) -> None:
     sirens = enrich_many(harness, 3)
-    harness.pass_time(days=31)
+    harness.advance(days=31)
     with harness.database.transaction() as session:
         for index, siren in enumerate(reversed(sirens)):
             due = harness.clock.now() - timedelta(days=1, seconds=-index)
@@ -97,7 +97,7 @@ def test_the_sweep_starts_with_the_longest_overdue_companies(harness: Enrichment
 
 def test_the_sweep_skips_a_company_with_an_open_job(harness: EnrichmentHarness) -> None:
     harness.enriched()
-    harness.pass_time(days=33)
+    harness.advance(days=33)
     harness.request()
     report = harness.sweep()
     assert (report.refreshed, report.stale) == (0, 0)
@@ -112,7 +112,7 @@ def test_the_sweep_reserves_a_fifth_of_the_daily_quota_for_requests(
     harness: EnrichmentHarness, calls_a_day: int, used: int, refreshed: int
 ) -> None:
     enrich_many(harness, 3)
-    now = harness.pass_time(days=30)
+    now = harness.advance(days=30)
     harness.set(SourceStatusRow, quota_on=now.date(), quota_used=used)
     harness.calls_a_day = {INPI: calls_a_day}
     assert harness.sweep().refreshed == refreshed
@@ -120,19 +120,19 @@ def test_the_sweep_reserves_a_fifth_of_the_daily_quota_for_requests(
 
 def test_planned_refreshes_count_towards_the_daily_quota(harness: EnrichmentHarness) -> None:
     enrich_many(harness, 3)
-    harness.pass_time(days=30)
+    harness.advance(days=30)
     harness.calls_a_day = {INPI: 3}
     assert [harness.sweep().refreshed for _ in range(3)] == [2, 0, 0]
 
 
 def test_nothing_is_refreshed_while_the_required_source_rests(harness: EnrichmentHarness) -> None:
     enrich_many(harness, 1)
-    now = harness.pass_time(days=30)
+    now = harness.advance(days=30)
     with harness.database.transaction() as session:
         set_rest(session, SEARCH, timedelta(minutes=1), "It is busy.", now)
     report = harness.sweep()
     assert (report.stale, report.refreshed) == (1, 0)
-    harness.pass_time(minutes=1)
+    harness.advance(minutes=1)
     assert harness.sweep().refreshed == 1
 
 
@@ -146,9 +146,9 @@ def test_incomplete_enrichments_are_refreshed_when_due(
     harness.enriched()
     due = harness.enrichment().due_at
     assert due is not None
-    harness.clock.pass_time(due - harness.clock.now() - timedelta(seconds=1))
+    harness.clock.advance(due - harness.clock.now() - timedelta(seconds=1))
     assert harness.sweep().refreshed == 0
-    harness.pass_time(seconds=1)
+    harness.advance(seconds=1)
     assert harness.sweep().refreshed == 1
     harness.work(harness.jobs()[-1].id)
     assert (status, "RUNNING") in harness.moves()
@@ -159,9 +159,9 @@ def test_a_worker_is_requested_again_for_a_job_that_was_not_started(
 ) -> None:
     answer = harness.request()
     harness.take_requests()
-    harness.pass_time(seconds=299)
+    harness.advance(seconds=299)
     assert harness.sweep().replaced_workers == 0
-    harness.pass_time(seconds=1)
+    harness.advance(seconds=1)
     assert harness.sweep().replaced_workers == 1
     assert harness.run_requests()[-1][0] == f"{harness.job(answer.job_id).key}-retry-1"
 
@@ -170,11 +170,11 @@ def test_no_worker_is_requested_again_while_a_request_is_waiting(
     harness: EnrichmentHarness,
 ) -> None:
     harness.request()
-    harness.pass_time(hours=5)
+    harness.advance(hours=5)
     assert harness.sweep().replaced_workers == 0
     harness.take_requests()
     assert [harness.sweep().replaced_workers for _ in range(2)] == [1, 0]
-    harness.pass_time(hours=5)
+    harness.advance(hours=5)
     assert harness.sweep().replaced_workers == 0
 
 
@@ -182,14 +182,14 @@ def test_a_lost_worker_is_replaced_once(harness: EnrichmentHarness) -> None:
     answer = harness.request()
     harness.take_requests()
     harness.work_and_die(answer.job_id)
-    harness.pass_time(seconds=119)
+    harness.advance(seconds=119)
     assert harness.sweep().replaced_workers == 0
-    harness.pass_time(seconds=1)
+    harness.advance(seconds=1)
     assert harness.sweep().replaced_workers == 1
     harness.take_requests()
     assert harness.sweep().replaced_workers == 0
     assert harness.claim_owner() is None
-    harness.pass_time(seconds=120)
+    harness.advance(seconds=120)
     assert harness.sweep().replaced_workers == 1
 
 
@@ -198,7 +198,7 @@ def test_a_sweep_takes_a_constant_number_of_queries(harness: EnrichmentHarness) 
     harness.take_requests()
     harness.work_and_die(lost.job_id)
     enrich_many(harness, 1)
-    harness.pass_time(days=30)
+    harness.advance(days=30)
     with statements(harness.database) as small:
         assert (harness.sweep().refreshed, harness.sweep().stale) == (1, 0)
     rows = harness.rows(select(CompanyRow))
@@ -226,12 +226,12 @@ def queries(sent: list[str]) -> list[str]:
 def job_blocked_by_dead_worker(harness: EnrichmentHarness) -> int | None:
     """A job whose worker finds the lease of an earlier worker that died before its release."""
     harness.enriched()
-    harness.pass_time(days=31)
+    harness.advance(days=31)
     lock = harness.claims.take(claim_key(SIREN), "dead", harness.options.lock_seconds)
     assert lock is not None
     answer = harness.request()
     harness.take_requests()
-    harness.pass_time(seconds=5)
+    harness.advance(seconds=5)
     assert harness.work(answer.job_id).state == "PENDING"
     return answer.job_id
 
@@ -240,9 +240,9 @@ def test_a_worker_blocked_by_the_lease_of_a_dead_one_is_replaced_after_its_expir
     harness: EnrichmentHarness,
 ) -> None:
     job_id = job_blocked_by_dead_worker(harness)
-    harness.pass_time(seconds=119)
+    harness.advance(seconds=119)
     assert harness.sweep().replaced_workers == 0
-    harness.pass_time(seconds=1)
+    harness.advance(seconds=1)
     assert harness.sweep().replaced_workers == 1
     assert harness.claim_owner() is None
     harness.take_requests()
@@ -251,23 +251,23 @@ def test_a_worker_blocked_by_the_lease_of_a_dead_one_is_replaced_after_its_expir
 
 def test_a_replacement_worker_has_the_usual_time_to_start(harness: EnrichmentHarness) -> None:
     job_blocked_by_dead_worker(harness)
-    harness.pass_time(seconds=120)
+    harness.advance(seconds=120)
     assert harness.sweep().replaced_workers == 1
     harness.take_requests()
-    harness.pass_time(seconds=299)
+    harness.advance(seconds=299)
     assert harness.sweep().replaced_workers == 0
-    harness.pass_time(seconds=1)
+    harness.advance(seconds=1)
     assert harness.sweep().replaced_workers == 1
 
 
 def test_only_a_started_worker_counts_as_a_lost_lease(harness: EnrichmentHarness) -> None:
     job_blocked_by_dead_worker(harness)
-    harness.pass_time(seconds=300)
+    harness.advance(seconds=300)
     assert harness.sweep().replaced_workers == 1
     assert LOST_LEASES not in {name for name, _ in harness.meter.drain()}
     harness.take_requests()
     harness.work_and_die(harness.jobs()[-1].id)
-    harness.pass_time(seconds=300)
+    harness.advance(seconds=300)
     assert harness.sweep().replaced_workers == 1
     counted = {name: amount for (name, _), amount in harness.meter.drain().items()}
     assert counted.get(LOST_LEASES) == 1

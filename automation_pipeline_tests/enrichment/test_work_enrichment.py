@@ -103,7 +103,7 @@ def test_a_timeout_of_the_required_source_keeps_the_old_snapshot(
 ) -> None:
     harness.enriched()
     before = harness.company()
-    harness.pass_time(days=31)
+    harness.advance(days=31)
     harness.script(search=SILENT, inpi=source_record(INPI, legal_name="ANOTHER", city="LYON"))
     harness.enriched()
     after, row = harness.company(), harness.enrichment()
@@ -144,12 +144,12 @@ def test_a_request_during_a_running_job_attaches_to_it(harness: EnrichmentHarnes
 def test_a_killed_worker_is_replaced_after_its_lease_expires(harness: EnrichmentHarness) -> None:
     answer = harness.request()
     harness.take_requests()
-    harness.script(inpi=[lambda: harness.pass_time(seconds=60)])
+    harness.script(inpi=[lambda: harness.advance(seconds=60)])
     harness.work_and_die(answer.job_id, RCS)
-    harness.pass_time(seconds=59)
+    harness.advance(seconds=59)
     assert harness.sweep().replaced_workers == 0
     assert harness.work(answer.job_id).attempt == 1
-    harness.pass_time(seconds=1)
+    harness.advance(seconds=1)
     assert harness.sweep().replaced_workers == 1
     assert harness.run_requests()[-1] == (
         f"{SIREN}:REQUEST_CREATED:2026-05-04-retry-1",
@@ -169,18 +169,18 @@ def test_a_source_without_the_company_is_not_called_again_by_the_next_worker(
     answer = harness.request()
     harness.script(search=NOT_FOUND)
     harness.work_and_die(answer.job_id, None)
-    harness.pass_time(seconds=120)
+    harness.advance(seconds=120)
     assert harness.work(answer.job_id).status == "FAILED"
     assert harness.calls() == {SEARCH: 1, INPI: 0, RCS: 0}
 
 
 def test_a_job_that_loses_three_workers_fails(harness: EnrichmentHarness) -> None:
     harness.enriched()
-    harness.pass_time(days=30)
+    harness.advance(days=30)
     answer = harness.request()
     for _ in range(3):
         harness.work_and_die(answer.job_id)
-        harness.pass_time(seconds=120)
+        harness.advance(seconds=120)
     job, row = harness.work(answer.job_id), harness.enrichment()
     assert (job.state, job.status, row.enrichment_error) == ("DONE", "FAILED", "-:-:INTERNAL_ERROR")
     assert [event.payload["attempt"] for event in harness.events("Started")] == [1, 1, 2, 3]
@@ -234,7 +234,7 @@ def test_the_error_of_a_company_without_a_name_has_the_reason(
 
 def test_an_empty_value_keeps_the_stored_value_and_its_source(harness: EnrichmentHarness) -> None:
     harness.enriched()
-    harness.pass_time(days=30)
+    harness.advance(days=30)
     harness.script(search=source_record(SEARCH, naf_code=None, legal_name="DANONE SA"), inpi=DOWN)
     harness.enriched()
     company = harness.company()
@@ -254,7 +254,7 @@ def test_an_empty_value_keeps_the_stored_value_and_its_source(harness: Enrichmen
 def test_a_field_locked_by_a_user_is_not_overwritten(harness: EnrichmentHarness) -> None:
     harness.enriched()
     harness.set(FieldSourceRow, locked_by_user="user:7")
-    harness.pass_time(days=30)
+    harness.advance(days=30)
     harness.script(search=source_record(SEARCH, legal_name="ANOTHER"))
     harness.enriched()
     company = harness.company()
@@ -266,7 +266,7 @@ def test_a_field_locked_by_a_user_is_not_overwritten(harness: EnrichmentHarness)
 
 def test_each_version_of_a_document_is_stored_once(harness: EnrichmentHarness) -> None:
     harness.enriched()
-    harness.pass_time(days=30)
+    harness.advance(days=30)
     harness.script(inpi=source_record(INPI, legal_form="5599"), rcs=DOWN)
     harness.enriched()
     stored = [
@@ -306,7 +306,7 @@ def test_a_temporary_failure_is_retried_after_6_24_and_72_hours_then_when_stale(
         due = harness.enrichment().due_at
         assert due is not None
         waited.append((due - harness.clock.now()) / timedelta(hours=1))
-        harness.clock.pass_time(due - harness.clock.now())
+        harness.clock.advance(due - harness.clock.now())
         assert harness.sweep().refreshed == 1
         harness.work(harness.jobs()[-1].id)
     row = harness.enrichment()
@@ -383,7 +383,7 @@ def work_until_done(harness: EnrichmentHarness, job_ids: list[int]) -> list[time
         assert not_before is not None
         assert harness.sweep().replaced_workers == 0
         waits.append(not_before - harness.clock.now())
-        harness.clock.pass_time(not_before - harness.clock.now())
+        harness.clock.advance(not_before - harness.clock.now())
         while harness.sweep().replaced_workers:
             requested = [config["job_id"] for _, config in harness.run_requests(waiting=True)]
             harness.take_requests()
@@ -461,7 +461,7 @@ def test_a_company_fails_after_ten_postponements_by_the_required_register(
 
 def test_a_stale_company_stays_stale_while_its_job_is_postponed(harness: EnrichmentHarness) -> None:
     harness.enriched()
-    harness.pass_time(days=31)
+    harness.advance(days=31)
     harness.script(search=source_error("RATE_LIMIT", 429, after=30.0))
     answer = harness.request()
     job = harness.work(answer.job_id)
@@ -571,5 +571,5 @@ def test_a_second_job_on_the_same_day_has_its_own_key(harness: EnrichmentHarness
         answer = harness.request(force=True)
         harness.work(answer.job_id)
         keys.append(harness.jobs()[-1].key)
-        harness.pass_time(minutes=20)
+        harness.advance(minutes=20)
     assert keys == [f"{SIREN}:REQUEST_CREATED:2026-05-04", f"{SIREN}:REQUEST_CREATED:2026-05-04:2"]

@@ -23,7 +23,6 @@ from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.enrichment.models import ENRICHMENT, FIELDS, EnrichmentStatus
 from automation_pipeline.enrichment.tables import EnrichmentJobRow, EnrichmentRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 from automation_pipeline_tests.enrichment.scripted import (
     BUSY,
@@ -37,6 +36,7 @@ from automation_pipeline_tests.enrichment.scripted import (
     source_error,
     source_record,
 )
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 SIRENS, TENANTS = ("552032534", "732829320"), ("t1", "t2")
 FRESHNESS, CLAIM_LASTS = timedelta(days=30), timedelta(seconds=120)
@@ -80,10 +80,10 @@ class EnrichmentMachine(RuleBasedStateMachine):
     def __init__(
         self,
         new_database: Callable[[], Database],
-        advance_during_waits: Callable[[StandingClock], object],
+        advance_during_waits: Callable[[FakeClock], object],
     ) -> None:
         super().__init__()
-        clock = StandingClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
+        clock = FakeClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
         advance_during_waits(clock)
         self.harness = EnrichmentHarness(new_database(), clock)
         self.values: dict[str, dict[str, Any]] = {}
@@ -131,7 +131,7 @@ class EnrichmentMachine(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(self.unfinished()))
 
         def take_over() -> None:
-            self.harness.pass_time(seconds=121)
+            self.harness.advance(seconds=121)
             self.harness.script(search=other)
             self.harness.work(job_id)
 
@@ -141,7 +141,7 @@ class EnrichmentMachine(RuleBasedStateMachine):
 
     @rule(length=st.sampled_from(TIME_STEPS))
     def time_passes(self, length: timedelta) -> None:
-        self.harness.clock.pass_time(length)
+        self.harness.clock.advance(length)
 
     @rule(started=st.booleans())
     def sweep(self, started: bool) -> None:
@@ -291,7 +291,7 @@ class EnrichmentMachine(RuleBasedStateMachine):
         for _ in range(4):
             self.work_requested_jobs()
             self.harness.take_requests()
-            self.harness.pass_time(hours=2)  # a source that refused the login rests for an hour
+            self.harness.advance(hours=2)  # a source that refused the login rests for an hour
             self.harness.sweep()
         self.work_requested_jobs()  # refreshes that the last sweep requested
         assert self.unfinished() == []
@@ -317,7 +317,7 @@ def new_database(sqlite_template: Path, tmp_path: Path) -> Callable[[], Database
 
 
 def test_enrichment_invariants_hold_in_any_sequence_of_events(
-    new_database: Callable[[], Database], advance_during_waits: Callable[[StandingClock], object]
+    new_database: Callable[[], Database], advance_during_waits: Callable[[FakeClock], object]
 ) -> None:
     run_state_machine_as_test(
         lambda: EnrichmentMachine(new_database, advance_during_waits),

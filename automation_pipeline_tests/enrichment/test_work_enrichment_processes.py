@@ -19,7 +19,6 @@ from automation_pipeline.enrichment.models import SourceApi
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 from automation_pipeline_tests.enrichment.processes import (
     AFTER_COMMIT,
@@ -28,8 +27,9 @@ from automation_pipeline_tests.enrichment.processes import (
     work,
 )
 from automation_pipeline_tests.enrichment.scripted import INPI, RCS, SEARCH, SIREN, source_record
-from automation_pipeline_tests.processes import CREW, at_once
-from automation_pipeline_tests.waiting import come_true
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
+from automation_pipeline_tests.waiting import wait_until_async
 
 KILL_WORKERS = """
 import json, sys
@@ -47,7 +47,7 @@ def expire_leases(database: Database) -> None:
 
 
 @pytest.fixture
-def shared(database: Database, clock: StandingClock) -> EnrichmentHarness:
+def shared(database: Database, clock: FakeClock) -> EnrichmentHarness:
     """A harness whose claims other processes share."""
     return EnrichmentHarness(database, clock, claims=DatabaseClaims(database))
 
@@ -56,20 +56,26 @@ def test_concurrent_requests_for_a_new_company_create_one_job(
     shared: EnrichmentHarness, database_url: str
 ) -> None:
     now = shared.clock.now().isoformat()
-    result = at_once(request, *[(database_url, now, SIREN, f"t{number}") for number in range(CREW)])
+    result = run_in_processes(
+        request, *[(database_url, now, SIREN, f"t{number}") for number in range(PROCESS_COUNT)]
+    )
     [job] = shared.jobs()
-    assert sorted(outcome for _, outcome in result) == ["ATTACHED"] * (CREW - 1) + ["ENQUEUED"]
+    assert sorted(outcome for _, outcome in result) == ["ATTACHED"] * (PROCESS_COUNT - 1) + [
+        "ENQUEUED"
+    ]
     assert {job_id for job_id, _ in result} == {job.id}
     assert len(shared.run_requests()) == 1
-    assert len(shared.attached_requests(job.id)) == len(shared.events("Requested")) == CREW
+    assert len(shared.attached_requests(job.id)) == len(shared.events("Requested")) == PROCESS_COUNT
 
 
 def test_one_of_several_processes_with_the_same_job_works_on_it(
     shared: EnrichmentHarness, database_url: str
 ) -> None:
     answer = shared.request()
-    calls = at_once(work, *[(database_url, shared.clock.now().isoformat(), answer.job_id)] * CREW)
-    assert sorted(calls) == [0] * (CREW - 1) + [3]
+    calls = run_in_processes(
+        work, *[(database_url, shared.clock.now().isoformat(), answer.job_id)] * PROCESS_COUNT
+    )
+    assert sorted(calls) == [0] * (PROCESS_COUNT - 1) + [3]
     assert (shared.job(answer.job_id).attempt, shared.enrichment().status) == (1, "SUCCESS")
     assert shared.event_names() == [
         "Requested",
@@ -100,7 +106,7 @@ def test_the_next_worker_finishes_the_job_of_a_killed_process(
     assert {shared.work(job_id).attempt for job_id in jobs.values()} == {1}
     assert sum(shared.calls().values()) == 0
     expire_leases(shared.database)
-    shared.pass_time(seconds=120)
+    shared.advance(seconds=120)
     assert shared.sweep().replaced_workers == len(ANSWERED) - 1
     for kill_point, job_id in jobs.items():
         assert_next_worker_finishes(
@@ -125,7 +131,7 @@ def assert_next_worker_finishes(
 
 def take_over_the_lease(harness: EnrichmentHarness, job_id: int) -> None:
     """Let the claim of the worker expire, and let another worker do the job with other answers."""
-    harness.pass_time(seconds=121)
+    harness.advance(seconds=121)
     other = EnrichmentHarness(harness.database, harness.clock, claims=harness.claims)
     other.script(search=source_record(SEARCH, legal_name="BY ANOTHER"))
     other.work(job_id, "another")
@@ -153,7 +159,7 @@ def test_a_worker_writes_nothing_while_another_holds_its_lease(
     answer = harness.request()
 
     def take_over_and_die() -> None:
-        harness.pass_time(seconds=121)
+        harness.advance(seconds=121)
         EnrichmentHarness(harness.database, harness.clock, claims=harness.claims).work_and_die(
             answer.job_id, INPI
         )
@@ -173,7 +179,7 @@ def test_a_worker_that_cannot_extend_its_lease_stops(harness: EnrichmentHarness)
     harness.claims.extend = lambda *_given: False
     harness.sources[SEARCH].fetch = _never
     assert harness.work(answer.job_id).state == "RUNNING"
-    harness.pass_time(seconds=120)
+    harness.advance(seconds=120)
     assert harness.sweep().replaced_workers == 1
 
 
@@ -209,8 +215,8 @@ async def _never(*_given: object) -> None:
 
 def _after_heartbeat(harness: EnrichmentHarness, job_id: int) -> Callable[..., Awaitable[object]]:
     async def fetch(*_given: object) -> object:
-        now = harness.pass_time(seconds=30)
-        await come_true(lambda: harness.job(job_id).heartbeat_at == now)
+        now = harness.advance(seconds=30)
+        await wait_until_async(lambda: harness.job(job_id).heartbeat_at == now)
         return source_record(SEARCH)
 
     return fetch

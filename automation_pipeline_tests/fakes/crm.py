@@ -1,4 +1,5 @@
-"""A CRM in memory, run through the same contract as the real client."""
+"""A CRM in memory. `fiches/test_fiche_source_contract.py` runs it and the real client through the same
+tests."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -29,7 +30,7 @@ PROSPECT = Prospect.model_validate_json("""{
     "situation_familiale_text": "Autre", "madelin": false, "profession": null, "csp": 6, "csp_text": "Retraite",
     "fax": null
 }""")
-PLAIN = CrmFiche(
+EXAMPLE = CrmFiche(
     information=INFORMATION, prospect=PROSPECT, conjoint=None, enfants=(), mails=(), rendez_vous=(), commentaires=(),
     elements_souscription=None, tarification=(), reclamations=(), autres_contrats=(), documents=(), alertes=(),
     raw_sections={}, recordings=(), rest={},
@@ -37,9 +38,9 @@ PLAIN = CrmFiche(
 
 
 def fiche(fiche_id: str, *recordings: Recording, **information: object) -> CrmFiche:
-    """The fiche of the CRM's documentation, with these fields of `information` said otherwise."""
+    """The example fiche of the CRM's documentation, with these fields of `information` replaced."""
     result = INFORMATION.model_copy(update={"fiche_id": fiche_id, **information})
-    return replace(PLAIN, information=result, recordings=recordings)
+    return replace(EXAMPLE, information=result, recordings=recordings)
 
 
 def summary(fiche_id: str, *recordings: Recording) -> SalesListEntry:
@@ -72,43 +73,45 @@ def recording(call_id: str, url: str = "https://records.example.test/1.mp3") -> 
 
 
 class FakeFicheSource:
-    """Knows the fiches and the sales it was given, and no others. `asked` lists the ids and days
-    (ISO) in the order of the calls; the same texts say to `fail_once` and `fail_always` what fails.
+    """Returns the fiches and sales that a test has added; any other fiche is not found.
+
+    `requests` lists the requested fiche ids and days (ISO) in order. `fail_once` and `fail_always`
+    take the same texts as `subject`.
     """
 
     at_once = 10
 
     def __init__(self, fiches: Iterable[CrmFiche] = ()) -> None:
-        self.asked: list[str] = []
-        self._fiches = {known.fiche_id: known for known in fiches}
+        self.requests: list[str] = []
+        self._fiches = {each.fiche_id: each for each in fiches}
         self._sales: dict[date, tuple[SalesListEntry, ...]] = {}
         self._once: dict[str, list[AutomationError]] = {}
         self._always: dict[str, AutomationError] = {}
         self._refusal: AutomationError | None = None
 
     def add(self, *fiches: CrmFiche) -> None:
-        self._fiches |= {known.fiche_id: known for known in fiches}
+        self._fiches |= {each.fiche_id: each for each in fiches}
 
     def remove(self, *fiche_ids: str) -> None:
         for fiche_id in fiche_ids:
             self._fiches.pop(fiche_id, None)
 
-    def sell(self, day: date, *fiches: SalesListEntry) -> None:
-        """The day's sales from now on, repeats included."""
+    def set_sales(self, day: date, *fiches: SalesListEntry) -> None:
+        """Replace the sales of the day. The list may contain a fiche more than once."""
         self._sales[day] = fiches
 
-    def fail_once(self, asked: str, *errors: AutomationError) -> None:
-        """The next calls for the fiche or the day raise these, one each."""
-        self._once.setdefault(asked, []).extend(errors)
+    def fail_once(self, subject: str, *errors: AutomationError) -> None:
+        """The next calls for the fiche or the day raise these errors, one error per call."""
+        self._once.setdefault(subject, []).extend(errors)
 
-    def fail_always(self, asked: str, error: AutomationError) -> None:
-        self._always[asked] = error
+    def fail_always(self, subject: str, error: AutomationError) -> None:
+        self._always[subject] = error
 
     def refuse_everything(self, error: AutomationError) -> None:
         self._refusal = error
 
     async def details(self, fiche_id: str) -> CrmFiche:
-        self.asked.append(fiche_id)
+        self.requests.append(fiche_id)
         if error := self._error_for(fiche_id):
             raise error
         if fiche_id not in self._fiches:
@@ -116,7 +119,7 @@ class FakeFicheSource:
         return self._fiches[fiche_id]
 
     async def sales_list(self, day: date) -> SalesList:
-        self.asked.append(day.isoformat())
+        self.requests.append(day.isoformat())
         if error := self._error_for(day.isoformat()):
             raise error
         sold = self._sales.get(day, ())
@@ -129,6 +132,6 @@ class FakeFicheSource:
         if self._refusal:
             raise self._refusal
 
-    def _error_for(self, asked: str) -> AutomationError | None:
-        once = self._once.get(asked)
-        return self._refusal or (once.pop(0) if once else self._always.get(asked))
+    def _error_for(self, subject: str) -> AutomationError | None:
+        once = self._once.get(subject)
+        return self._refusal or (once.pop(0) if once else self._always.get(subject))

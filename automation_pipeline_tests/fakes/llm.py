@@ -1,7 +1,8 @@
-"""A language model in memory: `audits.models.chat.LanguageModel`, run through the same contract as the
-real client.
+"""A language model in memory (`audits.models.chat.LanguageModel`).
+`audits/test_language_model_contract.py` runs it and the real client through the same tests.
 
-`step_answer` is what an honest model says about the step in a prompt; `wish` is a wish for a tool.
+`step_answer` returns a valid answer for the step in a prompt, `tool_call_reply` a reply that calls a
+tool.
 """
 
 import asyncio
@@ -37,12 +38,12 @@ _TURN = re.compile(r"(?m)^([\w-]+): (.*)$")
 
 
 class FakeLanguageModel:
-    """Answers by a function, or by a script in its order; without either it is honest and finds all
-    points PRESENT.
+    """Answers with a function or with a list of replies; without either with `honest_answer`, which
+    finds all points PRESENT.
 
-    A question that a provider would refuse is refused. `asked` lists the questions in their order,
-    refused and failed ones too. `most_at_once` is how many were ever open together; `during_call` is
-    awaited in the middle of each.
+    It refuses the questions that a provider would refuse. `questions` lists all questions in order,
+    including those that were refused or failed. `max_concurrent` is the highest number of concurrent
+    calls; `during_call` is awaited during each call.
     """
 
     def __init__(
@@ -53,10 +54,14 @@ class FakeLanguageModel:
         during_call: Callable[[Question], Awaitable[None]] | None = None,
     ) -> None:
         self.name = name
-        self.asked: list[Question] = []
-        self.most_at_once = 0
+        self.questions: list[Question] = []
+        self.max_concurrent = 0
         self._answers = (
-            answers if callable(answers) else honest if answers is None else scripted(answers)
+            answers
+            if callable(answers)
+            else honest_answer
+            if answers is None
+            else scripted(answers)
         )
         self._during_call = during_call
         self._open = 0
@@ -65,14 +70,14 @@ class FakeLanguageModel:
 
     @property
     def calls(self) -> int:
-        return len(self.asked)
+        return len(self.questions)
 
     def fail_once(self, *errors: AutomationError) -> None:
-        """The next questions raise these, one each."""
+        """The next questions raise these errors, one error per question."""
         self._once.extend(errors)
 
     def refuse_everything(self, error: AutomationError | None) -> None:
-        """Until it is called again with None."""
+        """Every question raises this error, until this method is called with None."""
         self._refusal = error
 
     async def check(self) -> None:
@@ -80,10 +85,10 @@ class FakeLanguageModel:
             raise self._refusal
 
     async def ask(self, question: Question) -> Reply:
-        self.asked.append(question)
+        self.questions.append(question)
         error = self._refusal or (self._once.pop(0) if self._once else None) or refusal_of(question)
         self._open += 1
-        self.most_at_once = max(self.most_at_once, self._open)
+        self.max_concurrent = max(self.max_concurrent, self._open)
         try:
             await (self._during_call(question) if self._during_call else asyncio.sleep(0))
         finally:
@@ -95,35 +100,36 @@ class FakeLanguageModel:
 
 
 def scripted(replies: Iterable[Reply | Exception]) -> Answers:
-    left = iter(list(replies))
+    remaining = iter(list(replies))
 
     def answer(_: Question) -> Reply | Exception:
-        following = next(left, None)
-        assert following is not None, "The fake was asked more often than its script has answers."
-        return following
+        reply = next(remaining, None)
+        assert reply is not None, "The fake got more questions than it has replies."
+        return reply
 
     return answer
 
 
-def honest(question: Question) -> Reply:
-    """A search where a tool must be called, else the step's answer."""
+def honest_answer(question: Question) -> Reply:
+    """A search if a tool call is required, else the answer for the step."""
     if question.tools and question.tool_choice is ToolChoice.REQUIRED:
-        return wish(question.tools[0].name, query="bonjour", maxResults=None, minTermLength=None)
+        return tool_call_reply(
+            question.tools[0].name, query="bonjour", maxResults=None, minTermLength=None
+        )
     return step_answer(question)
 
 
-def wish(name: str, call_id: str = "call_1", **arguments: Any) -> Reply:
-    """The model's wish for one tool."""
+def tool_call_reply(name: str, call_id: str = "call_1", **arguments: Any) -> Reply:
+    """A reply that calls one tool."""
     return Reply("", USAGE, (ToolCall(call_id, name, json.dumps(arguments, ensure_ascii=False)),))
 
 
-def saying(document: object, usage: Usage = USAGE) -> Reply:
-    """The document as the answer."""
+def json_reply(document: object, usage: Usage = USAGE) -> Reply:
     return Reply(json.dumps(document, ensure_ascii=False), usage)
 
 
 def refusal_of(question: Question) -> PermanentError | None:
-    """What a provider has against the question, if anything."""
+    """The error with which a provider refuses an invalid question."""
     schemas = [question.schema.schema, *(tool.parameters for tool in question.tools)]
     wrong = next(
         (
@@ -131,8 +137,8 @@ def refusal_of(question: Question) -> PermanentError | None:
             for problem, met in (
                 ("There are no messages.", not question.messages),
                 (
-                    "Wishes and results of tools do not match.",
-                    _results_are_astray(question.messages),
+                    "Tool calls and tool results do not match.",
+                    _tool_results_do_not_match(question.messages),
                 ),
                 ("A schema is not strict.", not all(map(_is_strict, schemas))),
             )
@@ -143,8 +149,8 @@ def refusal_of(question: Question) -> PermanentError | None:
     return PermanentError(f"LLM call failed status=400 provider_message={wrong}") if wrong else None
 
 
-def _results_are_astray(messages: Iterable[Message]) -> bool:
-    """Each wish must have its result before anything else is said, and a result its wish."""
+def _tool_results_do_not_match(messages: Iterable[Message]) -> bool:
+    """Each tool call must have its result before the next message, and each result its call."""
     waiting: set[str | None] = set()
     for message in messages:
         is_result = message.role is Role.TOOL
@@ -155,7 +161,7 @@ def _results_are_astray(messages: Iterable[Message]) -> bool:
 
 
 def _is_strict(schema: object) -> bool:
-    """Strict mode wants every property required and no other one, at every depth."""
+    """In strict mode every object requires all its properties and allows no others, at every depth."""
     if isinstance(schema, list):
         return all(map(_is_strict, schema))
     if not isinstance(schema, Mapping):
@@ -177,10 +183,12 @@ def step_answer(
     usage: Usage = USAGE,
     **changes: Any,
 ) -> Reply:
-    """A valid `audit_step` answer for the step in the prompt. `statuts` is one for all points or
-    one a point; the evidence is quoted from the transcript, or is `quotation` said to stand there;
-    `changes` are other top fields."""
-    return saying(step_document(question, statuts=statuts, quotation=quotation) | changes, usage)
+    """A valid `audit_step` answer for the step in the prompt. `statuts` is one status for all points,
+    or one per point. The evidence is quoted from the transcript; `quotation` replaces its text.
+    `changes` replaces top-level fields."""
+    return json_reply(
+        step_document(question, statuts=statuts, quotation=quotation) | changes, usage
+    )
 
 
 def step_document(
@@ -241,7 +249,7 @@ class StepInPrompt:
 
     @classmethod
     def of(cls, question: Question) -> "StepInPrompt":
-        """The step of the last user message that holds one."""
+        """The step in the last user message that contains one."""
         for message in reversed(question.messages):
             block = _STEP.search(message.content)
             if message.role is Role.USER and block:
@@ -254,11 +262,11 @@ class StepInPrompt:
                     _points(body),
                     _keywords(body),
                 )
-        raise AssertionError("No user message holds a step.")
+        raise AssertionError("No user message contains a step.")
 
 
 def _points(body: str) -> tuple[str, ...]:
-    """A line without the next number goes on with the point before it."""
+    """A line that does not begin with the next number continues the point before it."""
     _, _, listed = body.rpartition("Points de contrôle :\n")
     points: list[str] = []
     for line in listed.splitlines():
@@ -278,8 +286,8 @@ def _keywords(body: str) -> tuple[str, ...]:
 
 
 def citations(question: Question, min_characters: int = 12) -> list[dict[str, Any]]:
-    """One for each passage long enough to be evidence: of the transcript in the prompt, else of
-    what the tools read."""
+    """One citation per passage that is long enough to be evidence, from the transcript in the prompt,
+    else from the results of the tools."""
     prompts = (message.content for message in question.messages if message.role is Role.USER)
     of_prompt = [cited for prompt in prompts for cited in _citations_of_prompt(prompt)]
     found = of_prompt or [
@@ -294,20 +302,20 @@ def citations(question: Question, min_characters: int = 12) -> list[dict[str, An
 def _citations_of_prompt(prompt: str) -> list[dict[str, Any]]:
     block = _TRANSCRIPT.search(prompt)
     found: list[dict[str, Any]] = []
-    place: dict[str, Any] = {}
+    position: dict[str, Any] = {}
     for line in block[1].splitlines() if block else ():
         if recording := re.match(r"--- Enregistrement (\d+) ---", line):
-            place = {"recording_index": int(recording[1]) - 1}
+            position = {"recording_index": int(recording[1]) - 1}
         elif called := re.match(r"Date : (.*?) \| Heure : (.*?) \|", line):
-            place |= {
+            position |= {
                 "recording_date": called[1],
                 "recording_time": called[2],
                 "recording_url": "N/A",
             }
         elif segment := re.match(r"\[Segment (\d+)\] ([\d.]+) s - ", line):
-            place |= _time(float(segment[2])) | {"chunk_index": int(segment[1]) - 1}
-        elif "chunk_index" in place and (turn := _TURN.match(line)):
-            found.append({"texte": turn[2].strip(), "speaker": turn[1]} | place)
+            position |= _time_fields(float(segment[2])) | {"chunk_index": int(segment[1]) - 1}
+        elif "chunk_index" in position and (turn := _TURN.match(line)):
+            found.append({"texte": turn[2].strip(), "speaker": turn[1]} | position)
     return found
 
 
@@ -315,14 +323,14 @@ def _citations_of_tool(message: Message) -> list[dict[str, Any]]:
     names = ("recording_index", "chunk_index", "recording_date", "recording_time", "recording_url")
     return [
         {"texte": turn[2].strip(), "speaker": turn[1]}
-        | _time(chunk["minutage_secondes"])
+        | _time_fields(chunk["minutage_secondes"])
         | {name: chunk[name] for name in names}
         for chunk in json.loads(message.content).get("chunks", ())
         for turn in _TURN.finditer(chunk["full_text"])
     ]
 
 
-def _time(seconds: float) -> dict[str, Any]:
+def _time_fields(seconds: float) -> dict[str, Any]:
     return {
         "minutage": f"{int(seconds) // 60:02}:{int(seconds) % 60:02}",
         "minutage_secondes": seconds,

@@ -1,5 +1,5 @@
-"""Company registries in memory: `enrichment.models.Registry`, run through the same contract as the
-real clients."""
+"""Company registries in memory (`enrichment.models.Registry`).
+`enrichment/test_registry_contract.py` runs them and the real clients through the same tests."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -23,15 +23,15 @@ from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 
 SIREN = "552032534"
-PLAIN = CompanyFields(
+EXAMPLE = CompanyFields(
     legal_name="DANONE",
     address_line1="17 BOULEVARD HAUSSMANN",
     postal_code="75009",
     city="PARIS",
     active_status="A",
 )
-NEVER_WAITS = EnrichmentOptions(backoff=Backoff(base_seconds=0, cap_seconds=0))
-_MAY_PASS = {
+NO_BACKOFF = EnrichmentOptions(backoff=Backoff(base_seconds=0, cap_seconds=0))
+_RETRYABLE = {
     ErrorCode.TIMEOUT,
     ErrorCode.SOURCE_UNAVAILABLE,
     ErrorCode.RATE_LIMIT,
@@ -40,8 +40,8 @@ _MAY_PASS = {
 
 
 def record(siren: str = SIREN, **given: Any) -> SourceRecord:
-    """The company, with these fields said otherwise."""
-    fields = replace(PLAIN, **given)
+    """The record of DANONE, with these fields replaced."""
+    fields = replace(EXAMPLE, **given)
     return SourceRecord(
         siren=siren, fields=fields, document={"siren": siren, "name": fields.legal_name}
     )
@@ -54,7 +54,7 @@ def error(
         error_code=code,
         message=f"The registry said {code}.",
         http_status=status,
-        retryable=code in _MAY_PASS,
+        retryable=code in _RETRYABLE,
         retry_after_seconds=retry_after,
     )
 
@@ -66,30 +66,31 @@ RATE_LIMIT = error(ErrorCode.RATE_LIMIT, 429)
 
 
 class FakeRegistry:
-    """Knows the companies it was given, and no others. `calls` are the SIREN and SIRET of each, in
-    their order. `before` is awaited at the beginning of each call: a test can hold it there."""
+    """Returns the companies that a test has added; any other company is not found. `calls` lists the
+    SIREN and SIRET of each call in order. `before` is awaited at the beginning of each call, where a
+    test can block it."""
 
     def __init__(self, *records: SourceRecord, unknown_status: int = 404) -> None:
         self.calls: list[tuple[str, str | None]] = []
         self.before: Callable[[str], Awaitable[None]] | None = None
-        self._known = {known.siren: known for known in records}
+        self._known = {each.siren: each for each in records}
         self._unknown = error(ErrorCode.NOT_FOUND, unknown_status)
         self._next: dict[str, list[SourceRecord | SourceError]] = {}
         self._always: dict[str, SourceError] = {}
         self._refusal: SourceError | None = None
 
-    def know(self, *records: SourceRecord) -> None:
-        self._known |= {known.siren: known for known in records}
+    def add(self, *records: SourceRecord) -> None:
+        self._known |= {each.siren: each for each in records}
 
     def script(self, siren: str, *outcomes: SourceRecord | SourceError) -> None:
-        """The next calls for the SIREN come to these, one each."""
+        """The next calls for the SIREN have these outcomes, one per call."""
         self._next.setdefault(siren, []).extend(outcomes)
 
     def fail_always(self, siren: str, error: SourceError) -> None:
         self._always[siren] = error
 
     def refuse_everything(self, error: SourceError | None) -> None:
-        """None: no longer."""
+        """Every call returns this error, until this method is called with None."""
         self._refusal = error
 
     async def fetch(self, siren: str, siret: str | None) -> SourceRecord | SourceError:
@@ -98,9 +99,8 @@ class FakeRegistry:
             await self.before(siren)
         if self._refusal is not None:
             return self._refusal
-        scripted = self._next.get(siren)
-        if scripted:
-            return scripted.pop(0)
+        if outcomes := self._next.get(siren):
+            return outcomes.pop(0)
         return self._always.get(siren) or self._known.get(siren) or self._unknown
 
     async def check(self) -> None:
@@ -108,16 +108,16 @@ class FakeRegistry:
             raise PermanentError(self._refusal.message)
 
 
-class AtOnce:
-    """A rate limiter whose every turn is now; `asked` are the keys of the turns."""
+class UnlimitedRate:
+    """A rate limiter without waits. `keys` lists the keys of the calls."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.keys: list[str] = []
 
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
-        self.asked.append(key)
+        self.keys.append(key)
         return 0.0
 
 
@@ -125,13 +125,13 @@ def registries(
     database: Database,
     fakes: dict[SourceApi, FakeRegistry],
     *,
-    options: EnrichmentOptions = NEVER_WAITS,
+    options: EnrichmentOptions = NO_BACKOFF,
     calls_a_day: int | None = None,
 ) -> Registries:
-    """Those registries, which nobody has to wait for; the leases are real."""
+    """These registries without rate limits; the leases are in the database."""
     sources = {
         api: RegistrySource(api, fakes[api], Rate(1000, 1.0), calls_a_day)
         for api in SourceApi
         if api in fakes
     }
-    return Registries(sources, AtOnce(), DatabaseClaims(database), options, Meter())
+    return Registries(sources, UnlimitedRate(), DatabaseClaims(database), options, Meter())

@@ -1,4 +1,5 @@
-"""A shop in memory: `pricing.models.shop.Shop`, run through the same contract as the real client."""
+"""A shop in memory (`pricing.models.shop.Shop`). `pricing/test_shop_contract.py` runs it and the real
+client through the same tests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -30,7 +31,7 @@ from automation_pipeline.pricing.models.shop import (
 from automation_pipeline.pricing.rules.runs import throttle_seconds
 
 COSTS = CallCosts(page=753, each_price=1, write=10, prices=1)
-# What `fail_once` and `fail_always` take instead of a product.
+# Subjects of `fail_once` and `fail_always` that are no product.
 PAGES, PRICES = "pages", "prices"
 LOST = FailureSignal(lost=True)
 THROTTLED = FailureSignal(code="THROTTLED")
@@ -53,35 +54,35 @@ def variant(
 
 @dataclass
 class _Points:
-    """A bucket that fills by itself, as `seconds` passes."""
+    """A leaky bucket, filled by the clock `seconds`."""
 
     bucket: BucketStatus
     seconds: Callable[[], float]
-    told_at: float
+    updated_at: float
 
-    def take(self, asked: float, used: float) -> float | None:
-        """None, and those that the call uses are gone; or how long to wait until there are as many
-        as it asks for."""
+    def take(self, requested: float, used: float) -> float | None:
+        """Take the points that a call uses and return None; or return the seconds until there are as
+        many points as it requests."""
         now = self.seconds()
-        come_back = (now - self.told_at) * self.bucket.restore_rate
-        available = min(self.bucket.available + come_back, self.bucket.maximum)
+        restored = (now - self.updated_at) * self.bucket.restore_rate
+        available = min(self.bucket.available + restored, self.bucket.maximum)
         wait = (
-            throttle_seconds(asked, available, self.bucket.restore_rate)
-            if asked > available
+            throttle_seconds(requested, available, self.bucket.restore_rate)
+            if requested > available
             else None
         )
         self.bucket = replace(self.bucket, available=available if wait else available - used)
-        self.told_at = now
+        self.updated_at = now
         return wait
 
 
 class FakeShop:
-    """Knows the variants it was given, in that order.
+    """Contains the variants that a test has added, in their order.
 
-    `called` lists every call that reached the shop, failed ones too: its kind ("page", "prices",
-    "write") and the place, the ids or the product it was about. `written` lists every write that
-    took effect. `most_at_once` is how many calls were ever open together; `during_call` is awaited in
-    the middle of each, with its kind and subject.
+    `calls` lists the kind ("page", "prices", "write") and the subject (cursor, ids, product id) of
+    every call, including failed calls. `written` lists every write that took effect.
+    `max_concurrent` is the highest number of concurrent calls; `during_call` is awaited during each
+    call, with its kind and subject.
     """
 
     def __init__(
@@ -92,9 +93,9 @@ class FakeShop:
         seconds: Callable[[], float] = monotonic,
         during_call: Callable[[str, object], Awaitable[None]] | None = None,
     ) -> None:
-        self.called: list[tuple[str, object]] = []
+        self.calls: list[tuple[str, object]] = []
         self.written: list[PriceWrite] = []
-        self.most_at_once = 0
+        self.max_concurrent = 0
         self._variants = {each.variant_id: each for each in variants}
         self._seconds = seconds
         self._points = None if bucket is None else _Points(bucket, seconds, seconds())
@@ -114,15 +115,15 @@ class FakeShop:
     def set_bucket(self, bucket: BucketStatus | None) -> None:
         self._points = None if bucket is None else _Points(bucket, self._seconds, self._seconds())
 
-    def put(self, *variants: Variant) -> None:
+    def add(self, *variants: Variant) -> None:
         self._variants |= {each.variant_id: each for each in variants}
 
     def remove(self, variant_id: str) -> None:
         del self._variants[variant_id]
 
     def edit(self, variant_id: str, **changed: object) -> None:
-        """By hand, as somebody in the shop would: `amount`, `compare_at`, or any other field of a
-        variant."""
+        """Change `amount`, `compare_at` or any other field of a variant, as an editor of the shop
+        would."""
         self._variants[variant_id] = replace(self._variants[variant_id], **changed)
 
     def price(self, variant_id: str) -> Price | None:
@@ -131,18 +132,21 @@ class FakeShop:
     def amounts(self) -> dict[str, int | None]:
         return {variant_id: each.amount for variant_id, each in self._variants.items()}
 
-    def times(self, kind: str, subject: object = None) -> int:
-        """How often the shop was called so, about this if it is given."""
-        return sum(kind == its_kind and subject in {None, its} for its_kind, its in self.called)
+    def call_count(self, kind: str, subject: object = None) -> int:
+        """The number of calls of the kind, of those about the subject if it is given."""
+        return sum(
+            kind == called_kind and subject in {None, called_subject}
+            for called_kind, called_subject in self.calls
+        )
 
-    def times_written(self, variant_id: str) -> int:
+    def write_count(self, variant_id: str) -> int:
         return sum(write.variant_id == variant_id for write in self.written)
 
     def fail_once(
         self, subject: str, *signals: FailureSignal, retry_after_seconds: float | None = None
     ) -> None:
-        """The next writes to this product (or reads: PAGES, PRICES) fail so, one each, and have no
-        effect."""
+        """The next writes to this product (or reads: PAGES, PRICES) fail with these signals, one per
+        call, and have no effect."""
         self._once.setdefault(subject, []).extend(
             (signal, retry_after_seconds) for signal in signals
         )
@@ -152,24 +156,24 @@ class FakeShop:
     ) -> None:
         self._always[subject] = signal, retry_after_seconds
 
-    def fail_no_more(self, subject: str) -> None:
+    def stop_failing(self, subject: str) -> None:
         self._once.pop(subject, None)
         self._always.pop(subject, None)
 
     def refuse_everything(
         self, signal: FailureSignal | None, *, retry_after_seconds: float | None = None
     ) -> None:
-        """Until it is called again with None."""
+        """Every call fails with this signal, until this method is called with None."""
         self._refusal = None if signal is None else (signal, retry_after_seconds)
 
     def lose_answer_once(self, product_id: str) -> None:
-        """The next write to the product takes effect, and nobody hears of it."""
+        """The next write to the product takes effect, but its answer is lost."""
         self._lost.append(product_id)
 
     def refuse(
         self, variant_id: str, code: str = "INVALID_INPUT", message: str = "Price is not allowed"
     ) -> None:
-        """A complaint about this one variant, whenever it is written."""
+        """Every write of this variant gets a user error."""
         signal = FailureSignal(user_error=True, code=code)
         self._refused[variant_id] = classify_failure(
             signal, f"The shop refuses the price: {message}, {code}."
@@ -193,58 +197,63 @@ class FakeShop:
         end = begin + self._page_size
         found = tuple(self._variants.values())
         shown = found[begin:end]
-        failure = await self._met("page", after, PAGES, COSTS.page, used=3 + 3 * len(shown))
+        failure = await self._call("page", after, PAGES, COSTS.page, used=3 + 3 * len(shown))
         if failure is not None:
             return self._failed(failure)
-        return self._told(CataloguePage(shown, str(end) if end < len(found) else None))
+        return self._answered(CataloguePage(shown, str(end) if end < len(found) else None))
 
     async def prices(self, variant_ids: Sequence[str]) -> CallResult[Prices]:
         assert len(variant_ids) <= MAX_PRICES_PER_READ
         cost = COSTS.prices + COSTS.each_price * len(variant_ids)
-        failure = await self._met("prices", tuple(variant_ids), PRICES, cost)
+        failure = await self._call("prices", tuple(variant_ids), PRICES, cost)
         if failure is not None:
             return self._failed(failure)
         known = {each: self._variants[each].price for each in variant_ids if each in self._variants}
-        return self._told(
+        return self._answered(
             {variant_id: price for variant_id, price in known.items() if price is not None}
         )
 
     async def write(self, product_id: str, writes: Sequence[PriceWrite]) -> CallResult[Written]:
         assert 0 < len(writes) <= MAX_PRICES_PER_WRITE
-        failure = await self._met("write", product_id, product_id, COSTS.write)
+        failure = await self._call("write", product_id, product_id, COSTS.write)
         if failure is not None:
             return self._failed(failure)
         written = {write.variant_id: self._set(product_id, write) for write in writes}
         if product_id in self._lost:
             self._lost.remove(product_id)
             return self._failed(classify_failure(LOST, "The shop did not answer in time."))
-        return self._told(written)
+        return self._answered(written)
 
     def _set(self, product_id: str, write: PriceWrite) -> Price | CallFailure:
         known = self._variants.get(write.variant_id)
         if all(each.product_id != product_id for each in self._variants.values()):
-            return _complaint("PRODUCT_DOES_NOT_EXIST")
+            return _user_error("PRODUCT_DOES_NOT_EXIST")
         if known is None:
-            return _complaint("PRODUCT_VARIANT_DOES_NOT_EXIST")
+            return _user_error("PRODUCT_VARIANT_DOES_NOT_EXIST")
         if known.product_id != product_id:
-            return _complaint("MUST_BE_FOR_THIS_PRODUCT")
+            return _user_error("MUST_BE_FOR_THIS_PRODUCT")
         if write.variant_id in self._refused:
             return self._refused[write.variant_id]
         if write.price.unit_amount < 0:
-            return _complaint("NEGATIVE_PRICE_VALUE")
+            return _user_error("NEGATIVE_PRICE_VALUE")
         self.written.append(write)
         compare_at = write.price.compare_at if write.writes_compare_at else known.compare_at
         self.edit(write.variant_id, amount=write.price.unit_amount, compare_at=compare_at)
         return Price(write.price.unit_amount, known.currency, compare_at)
 
-    async def _met(
-        self, kind: str, subject: object, script: str, asked: float, *, used: float | None = None
+    async def _call(
+        self,
+        kind: str,
+        subject: object,
+        script: str,
+        requested: float,
+        *,
+        used: float | None = None,
     ) -> CallFailure | None:
-        """The call, with whatever lies between asking and answering; a failure if it was to
-        fail."""
-        self.called.append((kind, subject))
+        """Record the call, await `during_call`, and return the failure that a test has set."""
+        self.calls.append((kind, subject))
         self._open += 1
-        self.most_at_once = max(self.most_at_once, self._open)
+        self.max_concurrent = max(self.max_concurrent, self._open)
         try:
             await (self._during_call(kind, subject) if self._during_call else asyncio.sleep(0))
         finally:
@@ -253,9 +262,13 @@ class FakeShop:
         scripted = self._refusal or (once.pop(0) if once else self._always.get(script))
         if scripted is not None:
             return classify_failure(
-                scripted[0], f"The shop fails as the test asks ({kind}).", scripted[1]
+                scripted[0], f"The shop fails as the test specifies ({kind}).", scripted[1]
             )
-        wait = self._points.take(asked, asked if used is None else used) if self._points else None
+        wait = (
+            self._points.take(requested, requested if used is None else used)
+            if self._points
+            else None
+        )
         return (
             classify_failure(THROTTLED, "The shop is busy: it holds us back for a while.", wait)
             if wait
@@ -265,7 +278,7 @@ class FakeShop:
     def _failed(self, failure: CallFailure) -> CallResult:
         return CallResult(None, failure, self._bucket, self._request_id)
 
-    def _told(self, value: Value) -> CallResult[Value]:
+    def _answered(self, value: Value) -> CallResult[Value]:
         return CallResult(value, None, self._bucket, self._request_id)
 
     @property
@@ -274,18 +287,17 @@ class FakeShop:
 
     @property
     def _request_id(self) -> str:
-        return f"request-{len(self.called)}"
+        return f"request-{len(self.calls)}"
 
 
-def _complaint(code: str) -> CallFailure:
+def _user_error(code: str) -> CallFailure:
     return classify_failure(
         FailureSignal(user_error=True, code=code), f"The shop refuses the price: {code}."
     )
 
 
-def shelf(products: int, variants: int = 1, *, amount: int = 1000) -> Iterable[Variant]:
-    """Product 1 with the variants 101, 102 ..., product 2 with 201, 202 ..., each at the same
-    price."""
+def product_variants(products: int, variants: int = 1, *, amount: int = 1000) -> Iterable[Variant]:
+    """Product 1 with the variants 101, 102 ..., product 2 with 201, 202 ..., all at the same price."""
     for product in range(1, products + 1):
         for number in range(1, variants + 1):
             yield variant(
@@ -294,7 +306,7 @@ def shelf(products: int, variants: int = 1, *, amount: int = 1000) -> Iterable[V
 
 
 def storefront(shop: FakeShop, *, meter: Meter | None = None, **shop_options: object) -> Storefront:
-    """For stages: the same shop, however often it is opened."""
+    """A storefront that opens this fake each time."""
     return Storefront(
         "shop.test", lambda: nullcontext(shop), ShopOptions(**shop_options), meter or Meter()
     )

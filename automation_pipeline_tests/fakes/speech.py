@@ -1,5 +1,5 @@
-"""A speech-to-text in memory: `transcription.models.SpeechToText`, run through the same contract as
-the real client."""
+"""A speech-to-text in memory (`transcription.models.SpeechToText`).
+`transcription/test_speech_contract.py` runs it and the real client through the same tests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,15 +23,15 @@ def transcript(
     return Transcript(transcription_id, text, "fra", 0.98, words)
 
 
-async def at_will() -> None:
+async def no_rate_limit() -> None:
     """A rate limit without waits."""
 
 
 class FakeSpeechToText:
     """Returns the known transcripts; for any other URL the result of `otherwise`, or a 404 error.
 
-    `asked` lists the requested URLs in order, `called` those that reached the provider: an error
-    whose text starts with "Audio" comes from the audio host, before the rate limit. `most_at_once`
+    `requests` lists the requested URLs in order, `calls` those that reached the provider: an error
+    whose text starts with "Audio" comes from the audio host, before the rate limit. `max_concurrent`
     is the highest number of concurrent calls; `during_call` is awaited during each call.
     """
 
@@ -44,9 +44,9 @@ class FakeSpeechToText:
         during_call: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self.at_once = at_once
-        self.asked: list[str] = []
-        self.called: list[str] = []
-        self.most_at_once = 0
+        self.requests: list[str] = []
+        self.calls: list[str] = []
+        self.max_concurrent = 0
         self._open = 0
         self._known = dict(known or {})
         self._has_default = otherwise is not None
@@ -60,7 +60,7 @@ class FakeSpeechToText:
         self._known[url] = received
 
     def fail_once(self, url: str, *errors: AutomationError) -> None:
-        """The next calls for this audio raise these, one each."""
+        """The next calls for this audio raise these errors, one error per call."""
         self._once.setdefault(url, []).extend(errors)
 
     def fail_always(self, url: str, error: AutomationError) -> None:
@@ -70,9 +70,9 @@ class FakeSpeechToText:
         """Every call raises this error, until it is called again with None."""
         self._refusal = error
 
-    def times(self, url: str) -> int:
+    def call_count(self, url: str) -> int:
         """The number of calls to the provider for this URL."""
-        return self.called.count(url)
+        return self.calls.count(url)
 
     async def check(self) -> None:
         if self._refusal:
@@ -81,14 +81,14 @@ class FakeSpeechToText:
     async def transcribe(
         self, audio_url: str, *, before_call: Callable[[], Awaitable[None]]
     ) -> Transcript:
-        self.asked.append(audio_url)
+        self.requests.append(audio_url)
         error = self._error_for(audio_url) or self._missing(audio_url)
         if error and str(error).startswith("Audio"):
             raise error
         await before_call()
-        self.called.append(audio_url)
+        self.calls.append(audio_url)
         self._open += 1
-        self.most_at_once = max(self.most_at_once, self._open)
+        self.max_concurrent = max(self.max_concurrent, self._open)
         try:
             await (self._during_call(audio_url) if self._during_call else asyncio.sleep(0))
         finally:

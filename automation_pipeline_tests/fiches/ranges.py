@@ -25,7 +25,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.types import Table
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, summary
 
 FIRST = date(2026, 2, 2)
@@ -36,7 +36,7 @@ HOOK = JobWebhook("https://hooks.example.com/in/42", "s3cret")
 @dataclass
 class Ranges:
     database: Database
-    clock: StandingClock
+    clock: FakeClock
     crm: FakeFicheSource = field(default_factory=FakeFicheSource)
 
     @property
@@ -47,7 +47,7 @@ class Ranges:
 
     def sell(self, *days: date, fiches: int = 2) -> None:
         for day in days:
-            self.crm.sell(day, *(summary(f"{day:%m%d}{n}") for n in range(fiches)))
+            self.crm.set_sales(day, *(summary(f"{day:%m%d}{n}") for n in range(fiches)))
 
     def prefetch(self, *days: date) -> None:
         """Fetches and stores the lists of these days, then clears the record of calls."""
@@ -60,7 +60,7 @@ class Ranges:
             force=True,
         )
         asyncio.run(revalidation)
-        self.crm.asked.clear()
+        self.crm.requests.clear()
 
     def request(
         self, start: date = DAYS[0], end: date = DAYS[-1], *, caller: str = "user:1", scope: Scope = Scope.ALL,

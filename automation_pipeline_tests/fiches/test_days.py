@@ -12,14 +12,14 @@ from automation_pipeline.fiches.models.days import DayFailed, SalesDay
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, summary
 
 DAY = date(2026, 2, 3)
 
 
 def test_the_crm_is_called_with_a_permit_that_is_released_afterwards(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     leases = DatabaseClaims(database)
     held: list[bool] = []
@@ -47,7 +47,7 @@ class OneBadDay(FakeFicheSource):
         return await super().sales_list(day)
 
 
-def test_a_failed_day_is_returned_as_an_outcome(database: Database, clock: StandingClock) -> None:
+def test_a_failed_day_is_returned_as_an_outcome(database: Database, clock: FakeClock) -> None:
     received: list[SalesDay | DayFailed] = []
     semaphore = Semaphore(DatabasePermits(database), "crm", 3, "me")
     outcomes = asyncio.run(
@@ -69,7 +69,7 @@ def revalidate(
     days: list[date],
     source: FakeFicheSource,
     database: Database,
-    clock: StandingClock,
+    clock: FakeClock,
     *,
     force: bool = False,
 ) -> list[SalesDay | DayFailed]:
@@ -90,25 +90,25 @@ def revalidate(
 
 
 def test_a_final_list_is_returned_as_stored_and_not_fetched_again(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     source = FakeFicheSource()
-    source.sell(DAYS[0], summary("1"))
+    source.set_sales(DAYS[0], summary("1"))
     first = revalidate(DAYS[:2], source, database, clock)
-    clock.pass_time(timedelta(days=1))
-    source.sell(DAYS[0], summary("1"), summary("2"))
+    clock.advance(timedelta(days=1))
+    source.set_sales(DAYS[0], summary("1"), summary("2"))
     again = revalidate(DAYS, source, database, clock)
     assert again[:2] == first
-    assert sorted(source.asked) == [day.isoformat() for day in DAYS]
+    assert sorted(source.requests) == [day.isoformat() for day in DAYS]
 
 
 def test_a_forced_revalidation_fetches_a_final_list_again(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     source = FakeFicheSource()
     revalidate(DAYS[:1], source, database, clock)
-    clock.pass_time(timedelta(days=1))
-    source.sell(DAYS[0], summary("1"))
+    clock.advance(timedelta(days=1))
+    source.set_sales(DAYS[0], summary("1"))
     [again] = revalidate(DAYS[:1], source, database, clock, force=True)
     assert isinstance(again, SalesDay)
     assert (again.fiches, again.revalidated_at) == (1, clock.now())
@@ -119,8 +119,8 @@ def test_a_list_fetched_before_the_end_of_its_day_is_always_fetched_again(
     database: Database, passed: timedelta
 ) -> None:
     # A minute before midnight in Paris.
-    source, clock = FakeFicheSource(), StandingClock(datetime(2026, 2, 3, 22, 59, tzinfo=UTC))
+    source, clock = FakeFicheSource(), FakeClock(datetime(2026, 2, 3, 22, 59, tzinfo=UTC))
     revalidate([DAYS[1]], source, database, clock)
-    clock.pass_time(passed)
+    clock.advance(passed)
     revalidate([DAYS[1]], source, database, clock)
-    assert source.asked == [DAYS[1].isoformat()] * 2
+    assert source.requests == [DAYS[1].isoformat()] * 2

@@ -17,7 +17,7 @@ from automation_pipeline.fiches.models.fiches import (
 )
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
 
 IDS = ["1", "2", "3"]
@@ -26,7 +26,7 @@ IDS = ["1", "2", "3"]
 def fetch(
     source: FakeFicheSource,
     database: Database,
-    clock: StandingClock,
+    clock: FakeClock,
     since: datetime,
     ids: Sequence[str] = IDS,
 ) -> dict[str, FetchOutcome]:
@@ -43,42 +43,42 @@ def fetch(
 
 
 def test_details_newer_than_since_are_not_fetched_again(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     source = FakeFicheSource([fiche("1", recording("a"), recording("b")), fiche("2")])
     start = clock.now()
     fetch(source, database, clock, start)
-    clock.pass_time(timedelta(minutes=2))
+    clock.advance(timedelta(minutes=2))
     again = fetch(source, database, clock, start)
     assert again == {"1": DetailsKnown("1", 2), "2": DetailsKnown("2", 0), "3": FicheNotFound("3")}
-    assert sorted(source.asked) == IDS
+    assert sorted(source.requests) == IDS
 
 
 def test_a_forced_refresh_fetches_details_older_than_its_start(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     source = FakeFicheSource([fiche("1"), fiche("2")])
     fetch(source, database, clock, clock.now())
-    clock.pass_time(timedelta(seconds=1))
+    clock.advance(timedelta(seconds=1))
     fetch(source, database, clock, since=clock.now())
-    assert sorted(source.asked) == sorted([*IDS, *IDS])
+    assert sorted(source.requests) == sorted([*IDS, *IDS])
 
 
 def test_a_not_found_fiche_is_fetched_again_after_a_few_minutes(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     source, start = FakeFicheSource(), clock.now()
     fetch(source, database, clock, start, ["3"])
-    clock.pass_time(timedelta(minutes=6))
+    clock.advance(timedelta(minutes=6))
     source.add(fiche("3"))
     fetch(source, database, clock, start, ["3"])
-    assert source.asked == ["3", "3"]
+    assert source.requests == ["3", "3"]
     with database.reading() as session:
         assert session.scalars(select(FicheCacheRow.details_success)).one() is True
 
 
 def test_a_failed_fetch_is_an_outcome_and_the_next_call_retries_it(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     source = FakeFicheSource([fiche("1"), fiche("2"), fiche("3")])
     source.fail_once("2", TransientError("The CRM answered 503 for fiche 2."))
@@ -86,11 +86,11 @@ def test_a_failed_fetch_is_an_outcome_and_the_next_call_retries_it(
     assert isinstance(outcome, FetchFailed)
     assert (outcome.transient, outcome.cause) == (True, "The CRM answered 503 for a fiche.")
     fetch(source, database, clock, clock.now())
-    assert sorted(source.asked) == ["1", "2", "2", "3"]
+    assert sorted(source.requests) == ["1", "2", "2", "3"]
 
 
 def test_an_error_in_the_settle_callback_stores_nothing(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     def refuse(_session: Session, _outcomes: Sequence[FetchOutcome]) -> None:
         raise LookupError

@@ -25,14 +25,14 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.statements import database_now, database_time
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource
-from automation_pipeline_tests.fakes.post import TAKEN, FakeWebhookSender
+from automation_pipeline_tests.fakes.senders import ACCEPTED, FakeWebhookSender
 from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
 
 
 @pytest.fixture
-def ranges(database: Database, clock: StandingClock) -> Ranges:
+def ranges(database: Database, clock: FakeClock) -> Ranges:
     return Ranges(database, clock)
 
 
@@ -80,7 +80,7 @@ def test_a_refresh_request_fetches_all_days_again(ranges: Ranges) -> None:
 
 def test_the_same_range_requested_within_five_minutes_returns_the_same_job(ranges: Ranges) -> None:
     first = ranges.job()
-    ranges.clock.pass_time(timedelta(minutes=4, seconds=59))
+    ranges.clock.advance(timedelta(minutes=4, seconds=59))
     assert ranges.job().id == first.id
     others = [
         ranges.job(caller="user:2"),
@@ -88,7 +88,7 @@ def test_the_same_range_requested_within_five_minutes_returns_the_same_job(range
         ranges.job(refresh=True),
         ranges.job(webhook=HOOK),
     ]
-    ranges.clock.pass_time(timedelta(minutes=6))
+    ranges.clock.advance(timedelta(minutes=6))
     others.append(ranges.job())
     assert len({first.id, *(job.id for job in others)}) == 6
     assert len(ranges.requests) == 6
@@ -109,12 +109,12 @@ def test_a_failed_job_is_not_created_again_by_the_next_request(ranges: Ranges) -
 
 
 def test_days_after_today_in_paris_are_excluded(database: Database) -> None:
-    late = Ranges(database, StandingClock(datetime(2026, 2, 3, 23, 30, tzinfo=UTC)))
+    late = Ranges(database, FakeClock(datetime(2026, 2, 3, 23, 30, tzinfo=UTC)))
     assert late.request(date(2026, 2, 3), date(2026, 2, 20)).days == (
         date(2026, 2, 3),
         date(2026, 2, 4),
     )
-    early = Ranges(database, StandingClock(datetime(2026, 2, 3, 22, 30, tzinfo=UTC)))
+    early = Ranges(database, FakeClock(datetime(2026, 2, 3, 22, 30, tzinfo=UTC)))
     assert early.request(date(2026, 2, 3), date(2026, 2, 20)).days == (date(2026, 2, 3),)
 
 
@@ -157,7 +157,7 @@ def test_every_missing_day_is_fetched_once_and_publishes_progress(ranges: Ranges
     ranges.sell(*DAYS)
     ranges.prefetch(*DAYS[:2])
     ended = ranges.work(ranges.job(webhook=HOOK))
-    assert sorted(ranges.crm.asked) == iso(*DAYS[2:])
+    assert sorted(ranges.crm.requests) == iso(*DAYS[2:])
     assert (ended.status, ended.fetched, ended.remaining, ended.total_fiches) == (
         JobStatus.COMPLETE,
         DAYS,
@@ -229,7 +229,7 @@ class MortalSource(FakeFicheSource):
 
 
 def test_a_restarted_job_fetches_only_the_remaining_days(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     crm = MortalSource()
     ranges = Ranges(database, clock, crm)
@@ -241,9 +241,9 @@ def test_a_restarted_job_fetches_only_the_remaining_days(
     left = ranges.stored(job)
     assert (left.status, left.fetched, left.remaining) == (JobStatus.PROCESSING, DAYS[:4], DAYS[4:])
     crm.is_fixed = False
-    crm.asked.clear()
+    crm.requests.clear()
     ended = ranges.work(job, refresh=True)
-    assert sorted(crm.asked) == iso(*left.remaining)
+    assert sorted(crm.requests) == iso(*left.remaining)
     assert (ended.status, ended.fetched, ended.total_fiches) == (JobStatus.COMPLETE, DAYS, 14)
     names = [name for name, _ in ranges.events()]
     assert names == ["created", *["progress"] * 6, "complete"]
@@ -277,9 +277,9 @@ def test_two_concurrent_workers_count_every_day_once(ranges: Ranges) -> None:
 def test_a_finished_job_is_not_worked_on_again(ranges: Ranges) -> None:
     job = ranges.job()
     ended = ranges.work(job)
-    ranges.crm.asked.clear()
+    ranges.crm.requests.clear()
     assert ranges.work(job) == ended
-    assert ranges.crm.asked == []
+    assert ranges.crm.requests == []
 
 
 def test_a_job_that_failed_during_the_work_stays_failed(ranges: Ranges) -> None:
@@ -385,7 +385,7 @@ def test_an_interrupted_delivery_is_retried_immediately(ranges: Ranges) -> None:
 
 def test_webhooks_of_one_job_are_delivered_in_order(ranges: Ranges) -> None:
     complete_job(ranges, DAYS[:3])
-    sender = FakeWebhookSender([WebhookAnswer(503, "busy"), TAKEN])
+    sender = FakeWebhookSender([WebhookAnswer(503, "busy"), ACCEPTED])
     assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
     make_retries_due(ranges)
     assert [deliver(ranges, sender) for _ in range(4)] == [1, 1, 1, 0]

@@ -19,7 +19,7 @@ from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline.fiches.models.fiches import FicheSource
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording, summary
-from automation_pipeline_tests.outside import TOKEN, fault
+from automation_pipeline_tests.simulator_control import TOKEN, add_faults
 
 Result = TypeVar("Result")
 
@@ -65,7 +65,9 @@ class Harness:
 @pytest.fixture(params=["fake", "crm"])
 def harness(request: pytest.FixtureRequest) -> Harness:
     return (
-        in_memory() if request.param == "fake" else over_http(request.getfixturevalue("simulated"))
+        in_memory()
+        if request.param == "fake"
+        else over_http(request.getfixturevalue("simulator_url"))
     )
 
 
@@ -74,7 +76,7 @@ def in_memory() -> Harness:
     source = FakeFicheSource(
         [known, fiche(NO_RECORDINGS), fiche(NO_URL, recording(f"{NO_URL}01", url=""))]
     )
-    source.sell(
+    source.set_sales(
         SOLD_ON, *(summary(s.id, *(recording(call.call_id) for call in s.recordings)) for s in DAY)
     )
     source.fail_always(BUSY_DAY.isoformat(), TransientError("The CRM answered 503."))
@@ -89,7 +91,7 @@ def in_memory() -> Harness:
 
 
 def over_http(url: str) -> Harness:
-    fault(
+    add_faults(
         url,
         {"route": "crm.details", "item": BUSY, "status": 503},
         {"route": "crm.details", "item": BROKEN, "body": "wrong_types"},

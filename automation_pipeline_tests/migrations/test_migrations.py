@@ -20,7 +20,7 @@ from automation_pipeline.migrations.schema_version import schema_version
 from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.postgres import new_database
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.storage.processes import look_in, upgrade
 
 NEWEST = migrations.revisions()[-1]
@@ -117,7 +117,7 @@ def test_ids_of_deleted_rows_are_not_used_again(tmp_path: Path) -> None:
 def test_processes_that_upgrade_an_empty_database_at_once_all_succeed(
     empty_url: str, empty: Database
 ) -> None:
-    at_once(upgrade, (empty_url,), (empty_url,), (empty_url,))
+    run_in_processes(upgrade, (empty_url,), (empty_url,), (empty_url,))
     assert migrations.current(empty) == NEWEST
     assert differences(empty) == []
 
@@ -126,7 +126,7 @@ def test_processes_that_open_a_new_sqlite_file_at_once_all_succeed(tmp_path: Pat
     """The first of them switches the file to its write-ahead log, for which SQLite itself does not
     wait."""
     for number in range(15):
-        at_once(look_in, *[(f"sqlite:///{tmp_path}/{number}.db",)] * CREW)
+        run_in_processes(look_in, *[(f"sqlite:///{tmp_path}/{number}.db",)] * PROCESS_COUNT)
 
 
 def test_foreign_keys_are_enforced_also_after_an_upgrade(empty: Database) -> None:

@@ -1,7 +1,7 @@
 """How far a database may be from this version, and what is said of it."""
 
 from automation_pipeline.migrations.schema_version import SchemaVersion
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case(

@@ -3,7 +3,7 @@
 from automation_pipeline.core.alerts import AlertReceiver, AlertReceivers, AlertSeverity
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.housekeeping import receivers_of
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 WARNING, CRITICAL = AlertSeverity.WARNING, AlertSeverity.CRITICAL
 SLACK = AlertReceiver("https://hooks.test/slack", "slack", "key-1")

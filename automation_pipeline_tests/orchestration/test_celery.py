@@ -27,7 +27,7 @@ from automation_pipeline.orchestration.celery import (
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import record_step_heartbeat, step_heartbeats
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 LOST_AFTER_SECONDS = 25.0

@@ -10,8 +10,8 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.executor import beating, repeating
 from automation_pipeline.orchestration.ops import worker_name
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import an_open_run, an_opening
+from automation_pipeline_tests.factories import make_launch, make_open_run
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.waiting import wait_until
 
 
@@ -20,9 +20,9 @@ def services_on(database_url: str) -> Services:
 
 
 def test_the_heartbeat_is_updated_while_the_step_works(
-    database: Database, database_url: str, clock: StandingClock
+    database: Database, database_url: str, clock: FakeClock
 ) -> None:
-    ticket = an_open_run(database, clock)
+    ticket = make_open_run(database, clock)
 
     def beat() -> object:
         with database.reading() as session:
@@ -35,11 +35,11 @@ def test_the_heartbeat_is_updated_while_the_step_works(
 
 
 def test_an_older_attempt_does_not_update_the_heartbeat_of_a_newer_one(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    first = an_open_run(database, clock)
+    first = make_open_run(database, clock)
     second = open_run(
-        an_opening(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
+        make_launch(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
     )
     send_heartbeat(first, "old:1", database=database)
     with database.reading() as session:
@@ -49,9 +49,9 @@ def test_an_older_attempt_does_not_update_the_heartbeat_of_a_newer_one(
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_a_failed_heartbeat_does_not_end_the_step(
-    database: Database, database_url: str, clock: StandingClock, caplog: pytest.LogCaptureFixture
+    database: Database, database_url: str, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ticket = an_open_run(database, clock)
+    ticket = make_open_run(database, clock)
     with database.transaction() as session:
         session.execute(text("DROP TABLE automation_run_heartbeats"))
     with beating(ticket, services_on(database_url)):

@@ -21,7 +21,7 @@ from automation_pipeline.orchestration.watchdog import LOST_AUDIT, end_lost_audi
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_taken, refusals
 from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 S = DagsterRunStatus
 
@@ -35,7 +35,7 @@ def instance() -> Iterator[DagsterInstance]:
 @pytest.fixture
 def bench(database: Database) -> AuditHarness:
     """The clock starts at the current time, like Dagster's."""
-    return AuditHarness(database, StandingClock(datetime.now(UTC)))
+    return AuditHarness(database, FakeClock(datetime.now(UTC)))
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from automation_pipeline.orchestration.run_summary import ASSETS, asset_events, 
 from automation_pipeline_tests.audits.days import DAY, audit_day_of_sales, record_sales
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import open_a_run
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.factories import make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 OTHER, BEFORE_ALL = date(2026, 2, 4), date(2019, 2, 4)
 
@@ -24,7 +24,7 @@ OTHER, BEFORE_ALL = date(2026, 2, 4), date(2019, 2, 4)
 @pytest.fixture
 def services(database_url: str) -> Iterator[Services]:
     built = Services(
-        Settings(database_url=database_url), StandingClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC))
+        Settings(database_url=database_url), FakeClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC))
     )
     yield built
     built.database.dispose()
@@ -32,7 +32,7 @@ def services(database_url: str) -> Iterator[Services]:
 
 @pytest.fixture
 def bench(services: Services) -> AuditHarness:
-    assert isinstance(services.clock, StandingClock)
+    assert isinstance(services.clock, FakeClock)
     return AuditHarness(services.database, services.clock)
 
 
@@ -117,7 +117,7 @@ def test_days_without_a_partition_and_fiches_without_a_day_are_ignored(
 def test_the_assets_of_a_run_follow_its_schedule(
     services: Services, wanted: dict[str, bool], assets: tuple[str, ...]
 ) -> None:
-    schedule = a_schedule(services.database, services.clock, **wanted)
+    schedule = make_schedule(services.database, services.clock, **wanted)
     with services.database.transaction() as session:
         run = as_run(add_run(session, schedule, Trigger.MANUAL, services.clock.now()))
     assert tuple(assets_of_run(services, run)) == assets

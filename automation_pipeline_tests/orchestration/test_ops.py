@@ -29,7 +29,7 @@ from automation_pipeline.orchestration.ops import (
     dagster_errors,
     id_in,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case("given", [None, 1, LARGEST_ID])

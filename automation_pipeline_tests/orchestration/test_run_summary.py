@@ -12,20 +12,20 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.run_summary import run_summary
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import a_reported_run
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 @pytest.fixture
 def services(database_url: str) -> Iterator[Services]:
     built = Services(
-        Settings(database_url=database_url), StandingClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC))
+        Settings(database_url=database_url), FakeClock(datetime(2026, 2, 5, 3, 0, tzinfo=UTC))
     )
     yield built
     built.database.dispose()
 
 
 def test_the_run_summary_has_counts_reasons_and_failed_fiches(services: Services) -> None:
-    assert isinstance(services.clock, StandingClock)
+    assert isinstance(services.clock, FakeClock)
     run_id = a_reported_run(AuditHarness(services.database, services.clock))
     with services.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
@@ -49,7 +49,7 @@ def test_the_run_summary_has_counts_reasons_and_failed_fiches(services: Services
 def test_the_run_summary_shows_how_many_failed_fiches_are_omitted(
     services: Services,
 ) -> None:
-    assert isinstance(services.clock, StandingClock)
+    assert isinstance(services.clock, FakeClock)
     run_id = a_reported_run(AuditHarness(services.database, services.clock))
     with services.database.transaction() as session:
         row = session.get_one(RunRow, run_id)

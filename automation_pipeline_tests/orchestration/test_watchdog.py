@@ -30,16 +30,16 @@ from automation_pipeline.storage.run_requests import (
     offer_waiting,
 )
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_opening
+from automation_pipeline_tests.factories import make_launch, make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 S = DagsterRunStatus
 
 
 @pytest.fixture
-def clock() -> StandingClock:
+def clock() -> FakeClock:
     """Starts at the current time, like Dagster's clock."""
-    return StandingClock(datetime.now(UTC))
+    return FakeClock(datetime.now(UTC))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 @pytest.fixture
-def services(database: Database, database_url: str, clock: StandingClock) -> Services:
+def services(database: Database, database_url: str, clock: FakeClock) -> Services:
     built = Services(Settings(database_url=database_url), clock)
     vars(built)["database"] = database
     return built
@@ -83,9 +83,9 @@ def _event(run: DagsterRun, kind: dg.DagsterEventType, seconds_ago: float = 0) -
 
 
 def opened(services: Services, *, silent: bool = False) -> int:
-    schedule = a_schedule(services.database, services.clock)
+    schedule = make_schedule(services.database, services.clock)
     ticket = open_run(
-        an_opening(schedule.id, "d-1"), database=services.database, clock=services.clock
+        make_launch(schedule.id, "d-1"), database=services.database, clock=services.clock
     )
     if silent:
         with services.database.transaction() as session:
@@ -122,7 +122,7 @@ def test_a_lost_run_without_a_request_gets_exactly_one(
 def test_a_lost_launch_is_requested_again_with_its_own_run_key(
     services: Services, instance: dg.DagsterInstance
 ) -> None:
-    schedule = a_schedule(services.database, services.clock)
+    schedule = make_schedule(services.database, services.clock)
     run = request_run(schedule.id, database=services.database, clock=services.clock)
     crashed(instance, "d-1", run_id=str(run.id), launch="1")
     check_all_runs(instance, services)
@@ -144,7 +144,7 @@ def lose_an_attempt(
         schedule_id, key = row.schedule_id, row.request_key
         request = session.scalar(select(RunRequestRow).where(RunRequestRow.request_key == key))
         launch = str(request.launch if request else 1)
-    again = an_opening(schedule_id, f"d-{number}", run_id=run_id, is_next=True)
+    again = make_launch(schedule_id, f"d-{number}", run_id=run_id, is_next=True)
     open_run(again, database=services.database, clock=services.clock)
     with services.database.transaction() as session:
         for position in range(fiches):
@@ -253,14 +253,14 @@ def test_a_run_of_another_code_location_is_ignored(
 
 @pytest.mark.parametrize("status", [S.STARTING, S.STARTED])
 def test_a_cancelled_pending_run_ends_its_dagster_run(
-    status: DagsterRunStatus, services: Services, instance: dg.DagsterInstance, clock: StandingClock
+    status: DagsterRunStatus, services: Services, instance: dg.DagsterInstance, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(services.database, clock)
+    schedule = make_schedule(services.database, clock)
     run = request_run(schedule.id, database=services.database, clock=clock)
     cancel_run(run.id, database=services.database, clock=clock)
     dagster_run(instance, "d-1", status, run_id=str(run.id))
     for _ in range(6):
-        clock.pass_time_a_second()
+        clock.advance_one_second()
     actions = check_all_runs(instance, services)
     assert "Terminated d-1" in str(actions)
     ended = instance.get_run_by_id("d-1")
@@ -295,5 +295,5 @@ def test_opening_a_finished_run_returns_its_last_attempt(services: Services) -> 
     cancel_run(run_id, database=services.database, clock=services.clock)
     with services.database.reading() as session:
         schedule_id = get_run(session, run_id).schedule_id
-    late = an_opening(schedule_id, "d-2", run_id=run_id, is_next=True)
+    late = make_launch(schedule_id, "d-2", run_id=run_id, is_next=True)
     assert open_run(late, database=services.database, clock=services.clock) == RunAttempt(run_id, 1)

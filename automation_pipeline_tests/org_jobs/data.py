@@ -34,7 +34,7 @@ from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 ORG, OTHER_ORG = "acme", "globex"
 ACTOR = "user:1"
@@ -64,7 +64,7 @@ class OrgJobsData:
     """Inserts rows without validation. Organisations are created on first use."""
 
     database: Database
-    clock: StandingClock
+    clock: FakeClock
     meter: Meter = field(default_factory=Meter)
 
     @property
@@ -81,7 +81,7 @@ class OrgJobsData:
         return {"within": within, "database": self.database, "clock": self.clock, "actor": actor}
 
     def advance_minutes(self, minutes: float) -> None:
-        self.clock.pass_time(timedelta(minutes=minutes))
+        self.clock.advance(timedelta(minutes=minutes))
 
     def organisation(self, org_id: str = ORG, **columns: Any) -> str:
         """Create the organisation, or update its columns."""

@@ -16,7 +16,7 @@ from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline.org_jobs.queries.queue import claim_for_host, claim_run
 from automation_pipeline.org_jobs.runs import work_job
 from automation_pipeline.org_jobs.tables import HostRow
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.org_jobs.data import SERVICE
 from automation_pipeline_tests.storage.processes import opened
 
@@ -46,7 +46,7 @@ def claim_all(
 
 def release(url: str, now: datetime, limit: int) -> list[int]:
     with opened(url) as database:
-        return list(release_jobs(database=database, clock=StandingClock(now), limit=limit))
+        return list(release_jobs(database=database, clock=FakeClock(now), limit=limit))
 
 
 class KilledLocally:
@@ -78,7 +78,7 @@ def work_and_die(url: str, now: str, run_id: int, kind: str) -> None:
                 runners={SERVICE.name: runner},
                 lease_seconds=LEASE_SECONDS,
                 database=database,
-                clock=StandingClock(datetime.fromisoformat(now)),
+                clock=FakeClock(datetime.fromisoformat(now)),
                 meter=Meter(),
                 owner="killed-worker",
             )
@@ -92,7 +92,7 @@ def retry(url: str, now: datetime, job_id: int) -> bool:
                 job_id,
                 within=ALL_ORGANISATIONS,
                 database=database,
-                clock=StandingClock(now),
+                clock=FakeClock(now),
                 actor="user:1",
             )
         except ConflictError:

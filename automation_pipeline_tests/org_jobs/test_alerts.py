@@ -14,7 +14,7 @@ from automation_pipeline.org_jobs.queries.health import ORG_ALERTS
 from automation_pipeline.org_jobs.rules.health import OrgJobsAlertName
 from automation_pipeline.org_jobs.tables import BatchRow
 from automation_pipeline.storage.alerts import add_alerts, deliver_alerts, raise_alerts
-from automation_pipeline_tests.fakes.post import FakeWebhookSender
+from automation_pipeline_tests.fakes.senders import FakeWebhookSender
 from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, SERVICE, OrgJobsData
 
 MINUTE = timedelta(minutes=1)

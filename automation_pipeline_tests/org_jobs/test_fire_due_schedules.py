@@ -17,7 +17,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, OrgJobsData
 from automation_pipeline_tests.org_jobs.scheduling import MINE
 from automation_pipeline_tests.org_jobs.worker_processes import dispatch_until_nothing_is_due
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 EVERY_FIVE = {"cron_expression": "*/5 * * * *"}
 
@@ -34,7 +34,7 @@ def fire_lines(data: OrgJobsData, schedule_id: str) -> list[str]:
 
 
 def set_clock(data: OrgJobsData, hour: int, minute: int = 0) -> None:
-    data.clock.pass_time(datetime(2026, 5, 4, hour, minute, 10, tzinfo=UTC) - data.now)
+    data.clock.advance(datetime(2026, 5, 4, hour, minute, 10, tzinfo=UTC) - data.now)
 
 
 def test_due_schedule_creates_its_job_and_is_planned_again(data: OrgJobsData) -> None:
@@ -378,8 +378,8 @@ def test_concurrent_dispatchers_decide_each_due_time_once(
     server = data.server()
     ids = [data.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(60)]
     set_clock(data, 10, 5)
-    counts = at_once(
-        dispatch_until_nothing_is_due, *((database_url, data.now) for _ in range(CREW))
+    counts = run_in_processes(
+        dispatch_until_nothing_is_due, *((database_url, data.now) for _ in range(PROCESS_COUNT))
     )
     assert sum(counts) == len(ids)
     assert sorted(str(job.schedule_id) for job in data.jobs()) == sorted(ids)

@@ -20,7 +20,7 @@ from automation_pipeline.org_jobs.tables import BatchRow
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.org_jobs import processes
 from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, SERVICE, OrgJobsData
-from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.processes import run_in_processes
 
 CALL = {"type": "HTTPS_CALL", "payload": {"url": "https://example.com/warm"}}
 
@@ -242,7 +242,7 @@ def test_failed_or_cancelled_job_gets_another_run(data: OrgJobsData, status: str
         run=FAILED | {"status": status}, retry=RetryPolicy(max_retries=4), line="a", host_id=host_id
     )
     data.set_job(job_id, finished_at=data.now)
-    data.clock.pass_time(timedelta(days=3))
+    data.clock.advance(timedelta(days=3))
     job = retry(data, job_id)
     first, second = data.runs(job_id)
     assert (job.status, job.finished_at, job.expires_at) == (
@@ -309,7 +309,7 @@ def test_batch_of_a_retried_job_is_running_again(data: OrgJobsData) -> None:
 def test_concurrent_retries_make_one_run(data: OrgJobsData) -> None:
     job_id = data.job(run=FAILED)
     url = data.database.url.render_as_string(hide_password=False)
-    retried: Sequence[bool] = at_once(processes.retry, *[(url, data.now, job_id)] * 4)
+    retried: Sequence[bool] = run_in_processes(processes.retry, *[(url, data.now, job_id)] * 4)
     assert (sum(retried), len(data.runs(job_id))) == (1, 2)
 
 
@@ -344,7 +344,7 @@ def test_postponed_run_gets_another_worker_later(data: OrgJobsData) -> None:
         "Its worker died.",
     )
     assert (run.status, run.attempt_no, release(data)) == ("pending", 1, 0)
-    data.clock.pass_time(POSTPONED_FOR)
+    data.clock.advance(POSTPONED_FOR)
     assert release(data) == 1
 
 
@@ -386,7 +386,7 @@ def test_postponed_run_waits_for_the_next_window(data: OrgJobsData) -> None:
 def test_a_superseded_worker_cannot_postpone_the_run(data: OrgJobsData) -> None:
     job_id = data.job(of_type=SERVICE)
     release(data)
-    data.clock.pass_time(POSTPONED_FOR)
+    data.clock.advance(POSTPONED_FOR)
     assert release(data) == 1
     assert not postpone(data, job_id, before=1)
     assert postpone(data, job_id)

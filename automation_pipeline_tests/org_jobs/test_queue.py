@@ -21,7 +21,7 @@ from automation_pipeline_tests.org_jobs import processes
 from automation_pipeline_tests.org_jobs.agent import make_agent
 from automation_pipeline_tests.org_jobs.data import CHANGING, ORG, OTHER_ORG, SERVICE, OrgJobsData
 from automation_pipeline_tests.org_jobs.runners import LocalWork
-from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.processes import run_in_processes
 
 LATER = timedelta(minutes=5)
 
@@ -71,9 +71,9 @@ def test_no_worker_is_requested_for_jobs_of_agents(data: OrgJobsData) -> None:
 def test_missing_worker_is_requested_again_under_another_key(data: OrgJobsData) -> None:
     [job_id] = service_jobs(data, 1)
     release(data)
-    data.clock.pass_time(LATER - timedelta(seconds=1))
+    data.clock.advance(LATER - timedelta(seconds=1))
     assert release(data) == []
-    data.clock.pass_time(timedelta(seconds=1))
+    data.clock.advance(timedelta(seconds=1))
     assert release(data) == [job_id]
     run_id = data.run_row(job_id).id
     assert [key for key, _ in data.requests()] == [
@@ -93,10 +93,10 @@ def test_queued_worker_is_not_requested_again_for_an_hour(
         [request] = offer_waiting(session, limit=9)
         if is_taken:
             mark_taken(session, request.key, "dagster-run-1")
-    data.clock.pass_time(timedelta(minutes=59))
+    data.clock.advance(timedelta(minutes=59))
     assert release(data, 1) == []
     assert release(data, 2) == [other]
-    data.clock.pass_time(timedelta(minutes=1))
+    data.clock.advance(timedelta(minutes=1))
     assert release(data, 2) == [job_id]
     assert request_states(data) == ["taken" if is_taken else "refused", "waiting", "waiting"]
 
@@ -107,7 +107,7 @@ def test_refused_worker_is_requested_again(data: OrgJobsData) -> None:
     with data.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
         mark_refused(session, request.key, "Dagster could not launch it.")
-    data.clock.pass_time(LATER)
+    data.clock.advance(LATER)
     assert release(data) == [job_id]
 
 
@@ -193,7 +193,7 @@ def test_urgent_service_job_starts_despite_busy_agents(
 
 def work(data: OrgJobsData, job_id: int, runner: LocalWork) -> None:
     run_id, runners = data.run_row(job_id).id, {SERVICE.name: runner}
-    waiting.run(
+    waiting.run_with_fake_time(
         work_job(run_id, runners=runners, lease_seconds=3600.0, owner="worker", **data.services)
     )
 
@@ -236,7 +236,7 @@ def test_worker_is_requested_for_the_first_of_serial_runs(data: OrgJobsData) -> 
 def test_concurrent_releases_request_each_run_once_within_the_limit(data: OrgJobsData) -> None:
     jobs = service_jobs(data, 6)
     url = data.database.url.render_as_string(hide_password=False)
-    released = at_once(processes.release, *[(url, data.now, 4)] * 4)
+    released = run_in_processes(processes.release, *[(url, data.now, 4)] * 4)
     assert len(released[0] + released[1] + released[2] + released[3]) == len(data.requests()) == 4
     assert [data.run_row(job_id).requests for job_id in jobs] == [1, 1, 1, 1, 0, 0]
 

@@ -554,7 +554,7 @@ def test_manual_run_outside_the_window_is_refused_unless_it_ignores_the_window(
     forced = run_now(data, schedule_id, ignore_window=True)
     assert data.job_row(forced.job_id).start_window is None
     data.set_run(data.run_row(forced.job_id).id, status="cancelled", finished_at=data.now)
-    data.clock.pass_time(timedelta(hours=12))
+    data.clock.advance(timedelta(hours=12))
     inside = run_now(data, schedule_id)
     assert data.job_row(inside.job_id).start_window == {
         "start": "22:00",

@@ -299,9 +299,9 @@ def test_unstarted_claim_is_released_without_an_attempt(data: OrgJobsData) -> No
 
 def test_run_that_does_not_start_within_a_day_fails(data: OrgJobsData) -> None:
     job_id = data.job()
-    data.clock.pass_time(DAY - timedelta(seconds=1))
+    data.clock.advance(DAY - timedelta(seconds=1))
     assert reap(data) == ReapReport()
-    data.clock.pass_time(timedelta(seconds=1))
+    data.clock.advance(timedelta(seconds=1))
     assert reap(data) == ReapReport(expired=1)
     run = data.run_row(job_id)
     assert (run.status, run.error_code, run.attempt_no) == ("failed", "EXPIRED", 1)
@@ -312,7 +312,7 @@ def test_run_that_does_not_start_within_a_day_fails(data: OrgJobsData) -> None:
 def test_postponed_run_fails_after_a_day(data: OrgJobsData, attempt_no: int) -> None:
     again = data.now + timedelta(days=2)
     job_id = data.job(of_type=SERVICE, run={"attempt_no": attempt_no, "next_attempt_at": again})
-    data.clock.pass_time(DAY)
+    data.clock.advance(DAY)
     assert reap(data) == ReapReport(expired=1)
     assert data.run_row(job_id).error_code == "EXPIRED"
 
@@ -323,7 +323,7 @@ def test_unclaimed_retry_fails_after_a_day_and_the_next_serial_run_starts(
     job_id = data.running_job(
         line="nightly", retry=RetryPolicy(max_retries=2, backoff_ms=3_600_000)
     )
-    data.clock.pass_time(timedelta(hours=20))
+    data.clock.advance(timedelta(hours=20))
     data.expire_lease(data.run_row(job_id).id)
     assert reap(data) == ReapReport(stale=1)
     again = data.run_row(job_id).next_attempt_at
@@ -331,10 +331,10 @@ def test_unclaimed_retry_fails_after_a_day_and_the_next_serial_run_starts(
         data.now + timedelta(hours=1),
         again + DAY,
     )
-    data.clock.pass_time(DAY)
+    data.clock.advance(DAY)
     assert reap(data) == ReapReport()
     next_id = data.job(line="nightly", of_type=SERVICE)
-    data.clock.pass_time(timedelta(hours=1))
+    data.clock.advance(timedelta(hours=1))
     assert (release(data), reap(data)) == ([], ReapReport(expired=1))
     run = data.run_row(job_id)
     assert (run.status, run.error_code, run.attempt_no) == ("failed", "EXPIRED", 2)
@@ -344,9 +344,9 @@ def test_unclaimed_retry_fails_after_a_day_and_the_next_serial_run_starts(
 def test_run_with_a_window_may_wait_for_the_next_opening(data: OrgJobsData) -> None:
     window = {"start": "10:00", "end": "11:00", "timezone": "UTC"}
     job_id = data.job(start_window=window)
-    data.clock.pass_time(2 * DAY - timedelta(seconds=1))
+    data.clock.advance(2 * DAY - timedelta(seconds=1))
     assert reap(data) == ReapReport()
-    data.clock.pass_time(timedelta(seconds=1))
+    data.clock.advance(timedelta(seconds=1))
     assert reap(data) == ReapReport(expired=1)
     assert data.run_row(job_id).error_code == "EXPIRED"
 
@@ -360,20 +360,20 @@ def test_runs_do_not_expire_while_their_organisation_is_closed(
 ) -> None:
     job_id, other_id = data.job(), data.job(OTHER_ORG)
     data.organisation(**closed)
-    data.clock.pass_time(3 * DAY)
+    data.clock.advance(3 * DAY)
     assert reap(data) == ReapReport(expired=1)
     assert data.run_row(other_id).error_code == "EXPIRED"
     data.organisation(suspended_at=None, maintenance_until=None)
-    data.clock.pass_time(DAY - timedelta(seconds=1))
+    data.clock.advance(DAY - timedelta(seconds=1))
     assert (reap(data), data.run_row(job_id).status) == (ReapReport(), "pending")
-    data.clock.pass_time(timedelta(seconds=1))
+    data.clock.advance(timedelta(seconds=1))
     assert reap(data) == ReapReport(expired=1)
 
 
 def test_claimed_run_does_not_expire(data: OrgJobsData) -> None:
     data.job(run={"lease_until": database_now(60.0)})
     data.running_job()
-    data.clock.pass_time(DAY)
+    data.clock.advance(DAY)
     assert reap(data) == ReapReport()
 
 

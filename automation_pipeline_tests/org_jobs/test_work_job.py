@@ -34,9 +34,9 @@ from automation_pipeline.storage.database import DatabaseBusyError, DatabaseUnre
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests import waiting
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.org_jobs.data import ORG, SERVICE, OrgJobsData
 from automation_pipeline_tests.org_jobs.runners import LocalWork, RemoteWork
-from automation_pipeline_tests.tables import every_case
 
 LEASE_SECONDS = 3600.0
 NEVER = RetryPolicy(max_retries=0)
@@ -58,7 +58,7 @@ async def attempt(
 def work(
     data: OrgJobsData, job_id: int, runner: JobRunner | None, dagster_run_id: str | None = None
 ) -> OrgJobRun:
-    return waiting.run(attempt(data, job_id, runner, dagster_run_id))
+    return waiting.run_with_fake_time(attempt(data, job_id, runner, dagster_run_id))
 
 
 def add_service_job(data: OrgJobsData, **of_job: object) -> int:
@@ -226,13 +226,13 @@ def during_work(
 
     async def working() -> OrgJobRun:
         task = asyncio.ensure_future(attempt(data, job_id, runner))
-        await waiting.come_true(lambda: bool(runner.contexts))
+        await waiting.wait_until_async(lambda: bool(runner.contexts))
         await asyncio.to_thread(what)
-        waiting.leap(LEASE_SECONDS / 4 + 1)
+        waiting.advance_time(LEASE_SECONDS / 4 + 1)
         return await task
 
     runner.never_ends = True
-    return waiting.run(working())
+    return waiting.run_with_fake_time(working())
 
 
 def cancel(data: OrgJobsData, job_id: int, *, at_once: bool = False) -> None:
@@ -293,19 +293,19 @@ def test_a_heartbeat_extends_the_lease(data: OrgJobsData) -> None:
 
     async def working() -> bool:
         task = asyncio.ensure_future(attempt(data, job_id, runner))
-        await waiting.come_true(lambda: bool(runner.contexts))
+        await waiting.wait_until_async(lambda: bool(runner.contexts))
         run_id = data.run_row(job_id).id
         await asyncio.to_thread(data.set_run, run_id, lease_until=database_now(1.0))
         before = data.run_by_id(run_id).lease_until
-        waiting.leap(LEASE_SECONDS / 4 + 1)
-        await waiting.come_true(
+        waiting.advance_time(LEASE_SECONDS / 4 + 1)
+        await waiting.wait_until_async(
             lambda: data.run_by_id(run_id).lease_until > before + timedelta(minutes=30)
         )
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return runner.was_cancelled
 
-    assert waiting.run(working())
+    assert waiting.run_with_fake_time(working())
     assert data.run_row(job_id).status == "running"
 
 
@@ -379,7 +379,7 @@ class ScriptedHeartbeats:
         return result
 
     def run(self, work: Callable[[], object] = lambda: None) -> AttemptEnd:
-        return waiting.run(self._run(work), threads=1)
+        return waiting.run_with_fake_time(self._run(work), threads=1)
 
     async def _run(self, work: Callable[[], object]) -> AttemptEnd:
         finished = asyncio.Event()
@@ -393,8 +393,8 @@ class ScriptedHeartbeats:
         while self.count < len(self._results) and not task.done():
             expected_count = self.count + 1
             await asyncio.to_thread(lambda: None)
-            waiting.leap(HEARTBEAT_LEASE_SECONDS / 4 + 1)
-            await waiting.come_true(
+            waiting.advance_time(HEARTBEAT_LEASE_SECONDS / 4 + 1)
+            await waiting.wait_until_async(
                 lambda expected_count=expected_count: self.count >= expected_count or task.done()
             )
         await asyncio.to_thread(lambda: None)
@@ -458,11 +458,11 @@ def test_failed_heartbeat_is_repeated_soon() -> None:
             (2, HEARTBEAT_LEASE_SECONDS / 40),
         ):
             await asyncio.to_thread(lambda: None)
-            waiting.leap(seconds)
-            await waiting.come_true(lambda count=count: heartbeats.count >= count)
+            waiting.advance_time(seconds)
+            await waiting.wait_until_async(lambda count=count: heartbeats.count >= count)
         return await task
 
-    assert waiting.run(run_to_the_end(), threads=1) == STOPPED
+    assert waiting.run_with_fake_time(run_to_the_end(), threads=1) == STOPPED
 
 
 def test_errors_for_longer_than_the_lease_stop_the_work() -> None:
@@ -490,7 +490,7 @@ def test_work_that_ignores_the_stop_is_not_awaited(monkeypatch: pytest.MonkeyPat
         finished.set()
         return end
 
-    assert waiting.run(run_to_the_end()) == STOPPED
+    assert waiting.run_with_fake_time(run_to_the_end()) == STOPPED
 
 
 AN_HOUR = 3600.0
@@ -517,14 +517,17 @@ def transient_errors(times: int) -> list[TransientError]:
 
 def test_transient_error_of_a_write_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runs, "FIRST_WAIT_SECONDS", 0.0)
-    assert waiting.run(retry_write(FailingWrite(*transient_errors(3)), seconds=AN_HOUR)) == 4
+    assert (
+        waiting.run_with_fake_time(retry_write(FailingWrite(*transient_errors(3)), seconds=AN_HOUR))
+        == 4
+    )
 
 
 @every_case("fault", [PermanentError("Never."), ValueError("a fault")])
 def test_permanent_error_of_a_write_is_raised(fault: Exception) -> None:
     failing_write = FailingWrite(fault)
     with pytest.raises(type(fault)):
-        waiting.run(retry_write(failing_write, seconds=AN_HOUR))
+        waiting.run_with_fake_time(retry_write(failing_write, seconds=AN_HOUR))
     assert failing_write.count == 1
 
 
@@ -535,11 +538,11 @@ def test_error_is_raised_after_the_time_limit(monkeypatch: pytest.MonkeyPatch) -
 
     async def trying() -> None:
         task = asyncio.ensure_future(retry_write(failing_write, seconds=90.0))
-        await waiting.come_true(lambda: failing_write.count == 1)
+        await waiting.wait_until_async(lambda: failing_write.count == 1)
         await asyncio.to_thread(lambda: None)
-        waiting.leap(61.0)
+        waiting.advance_time(61.0)
         with pytest.raises(TransientError, match="Away"):
             await task
 
-    waiting.run(trying(), threads=1)
+    waiting.run_with_fake_time(trying(), threads=1)
     assert failing_write.count == 2

@@ -10,7 +10,7 @@ from automation_pipeline.org_jobs import fires as dispatcher
 from automation_pipeline.org_jobs.fires import fire_due_schedules
 from automation_pipeline.org_jobs.queries.health import due_schedules
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 def dispatch_until_nothing_is_due(url: str, now: datetime) -> int:
@@ -19,7 +19,7 @@ def dispatch_until_nothing_is_due(url: str, now: datetime) -> int:
     try:
         while True:
             dispatched += fire_due_schedules(
-                database=database, clock=StandingClock(now), meter=Meter()
+                database=database, clock=FakeClock(now), meter=Meter()
             ).dispatched
             with database.reading() as session:
                 if not due_schedules(session, now).count:

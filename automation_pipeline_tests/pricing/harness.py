@@ -33,10 +33,10 @@ from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
-from automation_pipeline_tests.waiting import come_true
-from automation_pipeline_tests.waiting import run as run_loop
+from automation_pipeline_tests.waiting import run_with_fake_time as run_loop
+from automation_pipeline_tests.waiting import wait_until_async
 
 Result = TypeVar("Result")
 
@@ -55,7 +55,7 @@ class PricingHarness:
     """`shop_options` configure the storefront. The bucket is large enough that no call waits for points."""
 
     database: Database
-    clock: StandingClock
+    clock: FakeClock
     shop: FakeShop = field(default_factory=FakeShop)
     shop_options: dict[str, Any] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
@@ -235,7 +235,7 @@ class PricingHarness:
         self.set_run(run_id, lease_until=database_now(-1.0))
 
     def pass_minutes(self, minutes: float) -> None:
-        self.clock.pass_time(timedelta(minutes=minutes))
+        self.clock.advance(timedelta(minutes=minutes))
 
     def _rows(self, query: Any) -> Sequence[Any]:
         with self.database.reading() as session:
@@ -270,7 +270,7 @@ def stop_during_first_write(
         if kind == "write" and left:
             await asyncio.to_thread(left.pop())
             # The second check happens after the worker has processed the first.
-            await come_true(lambda: seen.count(False) > 1)
+            await wait_until_async(lambda: seen.count(False) > 1)
 
     patch.setattr(worker.TargetWork, "keep", recorded_keep)
     patch.setattr(worker, "POLL_SECONDS", 0.02)

@@ -24,7 +24,7 @@ from automation_pipeline.pricing.queries.targets import claim_chunk
 from automation_pipeline.pricing.shop import call_shop, reserve_call
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_time
-from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES, SHOP_TOKEN
 
 NAME = "shop.test"
 

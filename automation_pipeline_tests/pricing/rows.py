@@ -29,7 +29,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import database_time
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 SHOP = "shop.example"
 GIVEN: dict[str, object] = {
@@ -173,7 +173,7 @@ def events(database: Database, name: str) -> list[Event]:
 
 def start_due_many(url: str, now: str, times: int) -> tuple[int, int]:
     """Return how many runs this process started and how many promotions it ended."""
-    database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
+    database, clock = Database(url), FakeClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
         reports = [start_due(database, clock) for _ in range(times)]
         return sum(len(one.started) for one in reports), sum(len(one.ended) for one in reports)
@@ -183,7 +183,7 @@ def start_due_many(url: str, now: str, times: int) -> tuple[int, int]:
 
 def start_due_or_request(url: str, now: str, rule_id: int) -> int:
     """Request a run of the rule, or start due rules if `rule_id` is 0; return the number of created runs."""
-    database, clock = Database(url), StandingClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
+    database, clock = Database(url), FakeClock(datetime.fromisoformat(now).replace(tzinfo=UTC))
     try:
         if not rule_id:
             return len(start_due(database, clock).started)

@@ -22,14 +22,16 @@ from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.pricing.schedules import start_due_rules
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(1)), {"longest_pause_seconds": 0.0})
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(1)), {"longest_pause_seconds": 0.0}
+    )
 
 
 def applied_with_checks(harness: PricingHarness) -> RuleRun:
@@ -100,14 +102,16 @@ BUSY, REFUSED = FailureSignal(status=500), FailureSignal(status=401)
 
 
 @pytest.fixture
-def three_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
+def three_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
     """Retries are due at once."""
-    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(3)), {"longest_pause_seconds": 0.0}
+    )
 
 
 def applied(harness: PricingHarness, **rule: object) -> RuleRun:
     run = harness.work(harness.queued_run(harness.rule(**rule)))
-    harness.shop.called.clear()
+    harness.shop.calls.clear()
     return run
 
 
@@ -119,7 +123,7 @@ def test_unchanged_prices_are_not_mismatches(three_product_harness: PricingHarne
     run = applied(three_product_harness)
     found = check_run(three_product_harness, run)
     assert (found.total_checked, found.mismatches, found.unverified) == (3, 0, ())
-    assert three_product_harness.shop.called == [("prices", ("101", "201", "301"))]
+    assert three_product_harness.shop.calls == [("prices", ("101", "201", "301"))]
     with three_product_harness.database.reading() as session:
         first, second = checks_of(session, run.id)
     assert (first.name, first.checked_at, first.worst, first.report) == (
@@ -196,7 +200,7 @@ def test_after_a_failed_read_all_prices_are_unverified(
     three_product_harness.shop.fail_always(PRICES, BUSY)
     found = check_run(three_product_harness, run)
     assert (found.total_checked, found.mismatches, len(found.unverified)) == (0, 0, 3)
-    assert "The shop fails as the test asks" in found.unverified[0].reason
+    assert "The shop fails as the test specifies" in found.unverified[0].reason
     assert three_product_harness.events("automation.reconciliation.mismatch") == []
 
 
@@ -206,7 +210,7 @@ def test_a_check_runs_once(three_product_harness: PricingHarness) -> None:
     three_product_harness.shop.edit("101", amount=1)
     assert check_run(three_product_harness, run) == found
     assert check_run(three_product_harness, run, "manual-1").mismatches == 1
-    assert three_product_harness.shop.times("prices") == 2
+    assert three_product_harness.shop.call_count("prices") == 2
 
 
 def test_only_the_latest_applied_price_of_a_variant_is_expected(
@@ -269,12 +273,12 @@ def test_an_open_circuit_leaves_the_check_due(
 
 
 def test_a_refused_token_stops_after_the_first_batch(three_product_harness: PricingHarness) -> None:
-    three_product_harness.shop = FakeShop(*shelf(300, 2))
+    three_product_harness.shop = FakeShop(*product_variants(300, 2))
     run = applied(three_product_harness)
     three_product_harness.shop_options["calls_at_once"] = 1
     three_product_harness.shop.fail_always(PRICES, REFUSED)
     assert len(check_run(three_product_harness, run).unverified) == 600
-    assert three_product_harness.shop.times("prices") == 1
+    assert three_product_harness.shop.call_count("prices") == 1
 
 
 def test_a_run_of_another_shop_cannot_be_verified(three_product_harness: PricingHarness) -> None:
@@ -284,7 +288,7 @@ def test_a_run_of_another_shop_cannot_be_verified(three_product_harness: Pricing
     assert {one.reason for one in found.unverified} == {
         "it was applied in another shop, other.test"
     }
-    assert three_product_harness.shop.called == []
+    assert three_product_harness.shop.calls == []
 
 
 def test_a_run_without_applied_prices_cannot_be_checked(
@@ -317,15 +321,17 @@ YESTERDAY = timedelta(days=1)
 
 
 @pytest.fixture
-def four_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
+def four_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(4)), {"longest_pause_seconds": 0.0}
+    )
 
 
 def applied_by_rule(harness: PricingHarness, ago: timedelta = YESTERDAY, **rule: object) -> RuleRun:
     run = harness.work(harness.queued_run(harness.rule(**rule)))
     at = harness.clock.now() - ago
     harness.set_run(run.id, queued_at=at, started_at=at, finished_at=at)
-    harness.shop.called.clear()
+    harness.shop.calls.clear()
     return run
 
 
@@ -346,7 +352,7 @@ def test_reconciliation_of_all_runs_reads_each_variant_once(
         for one in reconcile_daily(four_product_harness)
     }
     assert reports == {str(first.id): (2, 0), str(second.id): (2, 1)}
-    [(_, asked)] = four_product_harness.shop.called
+    [(_, asked)] = four_product_harness.shop.calls
     assert sorted(asked) == ["101", "201", "301", "401"]
     checks = {check.name: check for check in four_product_harness.checks(second.id)}
     assert (checks["2026-05-04"].mismatches, checks["2026-05-04"].worst) == (1, "critical")
@@ -360,7 +366,7 @@ def test_each_run_has_one_check_per_day(four_product_harness: PricingHarness) ->
         len(reconcile_daily(four_product_harness)),
         len(reconcile_daily(four_product_harness)),
     ) == (1, 0)
-    four_product_harness.clock.pass_time(timedelta(days=1))
+    four_product_harness.clock.advance(timedelta(days=1))
     assert len(reconcile_daily(four_product_harness)) == 1
     assert {check.name for check in four_product_harness.checks(run.id)} == {
         "5m",
@@ -388,7 +394,7 @@ def test_runs_are_reconciled_until_they_are_thirty_days_old(
 
 def test_the_name_of_a_daily_check_is_the_local_date(four_product_harness: PricingHarness) -> None:
     run = applied_by_rule(four_product_harness)
-    four_product_harness.clock.pass_time(timedelta(hours=13))
+    four_product_harness.clock.advance(timedelta(hours=13))
     reconcile_daily(four_product_harness)
     assert four_product_harness.checks(run.id)[-1].name == "2026-05-05"
 
@@ -396,7 +402,7 @@ def test_the_name_of_a_daily_check_is_the_local_date(four_product_harness: Prici
 def test_reconciliation_can_be_switched_off(four_product_harness: PricingHarness) -> None:
     applied_by_rule(four_product_harness)
     four_product_harness.shop_options["reconciles"] = False
-    assert (reconcile_daily(four_product_harness), four_product_harness.shop.called) == ([], [])
+    assert (reconcile_daily(four_product_harness), four_product_harness.shop.calls) == ([], [])
 
 
 def test_runs_of_other_shops_are_not_reconciled(four_product_harness: PricingHarness) -> None:
@@ -410,7 +416,7 @@ def test_a_run_with_all_prices_replaced_gets_an_empty_report_that_clears_its_mis
     run = four_product_harness.work(four_product_harness.queued_run())
     four_product_harness.shop.edit("101", amount=5000)
     four_product_harness.run_async(reconcile_run(run.id, four_product_harness.context, name="5m"))
-    four_product_harness.clock.pass_time_a_second()
+    four_product_harness.clock.advance_one_second()
     # A second run replaces every price, like a repair of the whole run.
     later = four_product_harness.work(
         four_product_harness.queued_run(four_product_harness.rule(name="Later"))
@@ -437,12 +443,12 @@ def test_without_applied_prices_the_shop_is_not_called(
         (report.total_checked, report.unverified)
         for report in reconcile_daily(four_product_harness)
     ] == [(0, ())]
-    assert (reconcile_daily(four_product_harness), four_product_harness.shop.called) == ([], [])
+    assert (reconcile_daily(four_product_harness), four_product_harness.shop.calls) == ([], [])
 
 
 def check_prices(harness: PricingHarness, run: RuleRun, name: str) -> None:
     harness.run_async(reconcile_run(run.id, harness.context, name=name))
-    harness.clock.pass_time_a_second()
+    harness.clock.advance_one_second()
 
 
 def repair(harness: PricingHarness, run: RuleRun) -> RuleRun:

@@ -35,8 +35,8 @@ from automation_pipeline.pricing.models.transforms import (
 )
 from automation_pipeline.pricing.rules.evaluation import price
 from automation_pipeline.pricing.rules.monitoring import MismatchSeverity
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.pricing.rules.rules import rule, selector, variant
-from automation_pipeline_tests.tables import every_case
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pricing.md").read_text(encoding="utf-8")
 FACTS = {"cost": "cost", "compareAt": "compare_at"}

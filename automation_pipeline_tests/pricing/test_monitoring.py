@@ -52,9 +52,9 @@ from automation_pipeline.storage.alerts import (
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.clients.receiver import receiver, says
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.post import FakeWebhookSender
-from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.senders import FakeWebhookSender
+from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import (
     PricingHarness,
     failed_target_ids,
@@ -74,7 +74,7 @@ LONG_AGO = timedelta(days=2)
 
 
 def raise_and_list(
-    database: Database, clock: StandingClock, *, receivers: AlertReceivers = EVERY_ALERT
+    database: Database, clock: FakeClock, *, receivers: AlertReceivers = EVERY_ALERT
 ) -> list[tuple[str, str, str]]:
     found = raise_alerts(PRICING_ALERTS, receivers, database=database, clock=clock)
     return [(one.subject, one.name, one.severity) for one in found]
@@ -92,7 +92,7 @@ def raise_and_list(
     ],
 )
 def test_thresholds_of_the_success_rate_alert(
-    database: Database, clock: StandingClock, applied: int, failed: int, severity: str | None
+    database: Database, clock: FakeClock, applied: int, failed: int, severity: str | None
 ) -> None:
     an_ended_run(database, clock, applied, failed)
     assert raise_and_list(database, clock) == (
@@ -105,7 +105,7 @@ def test_thresholds_of_the_success_rate_alert(
     [(50, None), (51, "warning"), (100, "warning"), (101, "critical")],
 )
 def test_thresholds_of_the_dead_letter_alert(
-    database: Database, clock: StandingClock, dead_letter_count: int, severity: str | None
+    database: Database, clock: FakeClock, dead_letter_count: int, severity: str | None
 ) -> None:
     an_ended_run(database, clock, 1, dead_letter_count, ended=LONG_AGO)
     assert raise_and_list(database, clock) == (
@@ -115,7 +115,7 @@ def test_thresholds_of_the_dead_letter_alert(
 
 @pytest.mark.parametrize(("refusals", "is_raised"), [(3, False), (4, True)])
 def test_threshold_of_the_rate_limit_alert(
-    database: Database, clock: StandingClock, refusals: int, is_raised: bool
+    database: Database, clock: FakeClock, refusals: int, is_raised: bool
 ) -> None:
     a_shop(database, *[10.0] * refusals)
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
@@ -125,7 +125,7 @@ def test_threshold_of_the_rate_limit_alert(
 
 
 def test_an_open_circuit_raises_a_critical_alert_per_project_with_active_runs(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     a_shop(database, circuit="open")
     assert raise_and_list(database, clock) == []
@@ -133,7 +133,7 @@ def test_an_open_circuit_raises_a_critical_alert_per_project_with_active_runs(
     assert raise_and_list(database, clock) == [("default", "circuit_open", "critical")]
 
 
-def test_an_alert_is_stored_with_its_message(database: Database, clock: StandingClock) -> None:
+def test_an_alert_is_stored_with_its_message(database: Database, clock: FakeClock) -> None:
     an_ended_run(database, clock, 89, 11, project_id="shoes")
     raise_and_list(database, clock)
     [row] = alert_rows(database)
@@ -148,7 +148,7 @@ def test_an_alert_is_stored_with_its_message(database: Database, clock: Standing
 
 
 def test_an_alert_without_a_receiver_is_stored_as_unsent(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     an_ended_run(database, clock, 89, 11)
     raise_and_list(
@@ -163,19 +163,19 @@ def test_an_alert_without_a_receiver_is_stored_as_unsent(
     ("dead_letter_count", "severity", "minutes"), [(51, "warning", 30), (101, "critical", 15)]
 )
 def test_an_alert_is_raised_again_after_its_cooldown(
-    database: Database, clock: StandingClock, dead_letter_count: int, severity: str, minutes: int
+    database: Database, clock: FakeClock, dead_letter_count: int, severity: str, minutes: int
 ) -> None:
     an_ended_run(database, clock, 1, dead_letter_count, ended=LONG_AGO)
     once = [("default", "dlq_size", severity)]
     assert [raise_and_list(database, clock), raise_and_list(database, clock)] == [once, []]
-    clock.pass_time(timedelta(minutes=minutes) - timedelta(seconds=1))
+    clock.advance(timedelta(minutes=minutes) - timedelta(seconds=1))
     assert raise_and_list(database, clock) == []
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     assert raise_and_list(database, clock) == once
 
 
 def test_only_a_higher_severity_is_raised_during_the_cooldown(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     run_id = an_ended_run(database, clock, 1, 101, ended=LONG_AGO)
     change_targets(database, run_id, first=10, acknowledged_at=clock.now())
@@ -186,7 +186,7 @@ def test_only_a_higher_severity_is_raised_during_the_cooldown(
     assert raise_and_list(database, clock) == []
 
 
-def test_the_alert_cooldown_is_per_project(database: Database, clock: StandingClock) -> None:
+def test_the_alert_cooldown_is_per_project(database: Database, clock: FakeClock) -> None:
     an_ended_run(database, clock, 10, 11, project_id="shoes")
     assert raise_and_list(database, clock) == [("shoes", "success_rate", "critical")]
     an_ended_run(database, clock, 10, 11, project_id="hats")
@@ -194,7 +194,7 @@ def test_the_alert_cooldown_is_per_project(database: Database, clock: StandingCl
 
 
 @pytest.mark.both_databases
-def test_two_concurrent_calls_raise_an_alert_once(database: Database, clock: StandingClock) -> None:
+def test_two_concurrent_calls_raise_an_alert_once(database: Database, clock: FakeClock) -> None:
     an_ended_run(database, clock, 89, 11)
     found, writing = Barrier(2), Barrier(2)
 
@@ -217,9 +217,7 @@ def test_two_concurrent_calls_raise_an_alert_once(database: Database, clock: Sta
     assert [row.name for row in alert_rows(database)] == ["success_rate"]
 
 
-def test_alerts_are_listed_newest_first_by_project(
-    database: Database, clock: StandingClock
-) -> None:
+def test_alerts_are_listed_newest_first_by_project(database: Database, clock: FakeClock) -> None:
     an_ended_run(database, clock, 10, 60, project_id="hats")
     raise_and_list(database, clock)
     an_ended_run(database, clock, 10, 11, project_id="shoes")
@@ -247,7 +245,7 @@ def backlog_alert(project: str) -> AlertCondition:
     )
 
 
-def stored_alert(database: Database, clock: StandingClock, count: int = 1) -> None:
+def stored_alert(database: Database, clock: FakeClock, count: int = 1) -> None:
     with database.transaction() as session:
         add_alerts(
             session,
@@ -285,7 +283,7 @@ def client(*origins: str) -> WebhookClient:
     return WebhookClient(now=lambda: datetime.now(UTC), allowed_origins=origins, timeout_seconds=30)
 
 
-def test_an_alert_is_delivered_once_and_signed(database: Database, clock: StandingClock) -> None:
+def test_an_alert_is_delivered_once_and_signed(database: Database, clock: FakeClock) -> None:
     stored_alert(database, clock)
     with receiver() as hook:
         tried = [deliver(database, client(hook.url), f"{hook.url}/prices") for _ in range(2)]
@@ -315,7 +313,7 @@ def test_an_alert_is_delivered_once_and_signed(database: Database, clock: Standi
 
 
 def test_an_alert_waits_without_receivers_and_fails_without_one_for_its_severity(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     stored_alert(database, clock)
     sender = FakeWebhookSender()
@@ -329,7 +327,7 @@ def test_an_alert_waits_without_receivers_and_fails_without_one_for_its_severity
 
 
 def test_without_a_secret_the_webhook_has_no_signature(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     stored_alert(database, clock)
     sender = FakeWebhookSender()
@@ -338,7 +336,7 @@ def test_without_a_secret_the_webhook_has_no_signature(
 
 
 def test_a_failed_delivery_is_repeated_with_the_same_body(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     stored_alert(database, clock)
     with receiver() as hook:
@@ -360,7 +358,7 @@ def test_a_failed_delivery_is_repeated_with_the_same_body(
 
 @pytest.mark.parametrize("answer", [WebhookAnswer(500, "broken"), TransientError("silent")])
 def test_a_delivery_fails_after_the_last_attempt(
-    database: Database, clock: StandingClock, answer: WebhookAnswer | Exception
+    database: Database, clock: FakeClock, answer: WebhookAnswer | Exception
 ) -> None:
     stored_alert(database, clock)
     sender = FakeWebhookSender([answer])
@@ -385,7 +383,7 @@ def test_a_delivery_fails_after_the_last_attempt(
     ],
 )
 def test_a_forbidden_webhook_address_fails_the_alert_with_the_reason(
-    database: Database, clock: StandingClock, url: str, origins: tuple[str, ...], reason: str
+    database: Database, clock: FakeClock, url: str, origins: tuple[str, ...], reason: str
 ) -> None:
     stored_alert(database, clock)
     deliver(database, client(*origins), url)
@@ -394,14 +392,14 @@ def test_a_forbidden_webhook_address_fails_the_alert_with_the_reason(
     assert reason in (row.last_error or "")
 
 
-def test_a_tick_delivers_at_most_twenty_alerts(database: Database, clock: StandingClock) -> None:
+def test_a_tick_delivers_at_most_twenty_alerts(database: Database, clock: FakeClock) -> None:
     stored_alert(database, clock, 21)
     sender = FakeWebhookSender()
     assert [deliver(database, sender) for _ in range(3)] == [20, 1, 0]
     assert {row.status for row in alert_rows(database)} == {"sent"}
 
 
-def test_a_killed_delivery_uses_an_attempt(database: Database, clock: StandingClock) -> None:
+def test_a_killed_delivery_uses_an_attempt(database: Database, clock: FakeClock) -> None:
     class Killed(BaseException):
         pass
 
@@ -425,7 +423,7 @@ def test_a_killed_delivery_uses_an_attempt(database: Database, clock: StandingCl
     )
 
 
-def test_a_late_result_is_not_stored(database: Database, clock: StandingClock) -> None:
+def test_a_late_result_is_not_stored(database: Database, clock: FakeClock) -> None:
     class SlowSender(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
             end_wait(database)  # its claim expired, and another process delivers first
@@ -442,8 +440,10 @@ KINDS = {"101": "server", "201": "not_found", "301": "not_found"}
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(4)), {"longest_pause_seconds": 0.0}
+    )
 
 
 def report_of(
@@ -591,8 +591,10 @@ TWO_KINDS = {"101": "server", "201": "not_found"}
 
 
 @pytest.fixture
-def three_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+def three_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(3)), {"longest_pause_seconds": 0.0}
+    )
 
 
 def acknowledge(

@@ -30,14 +30,14 @@ from automation_pipeline.pricing.rules.evaluation import plan_target, price
 from automation_pipeline.pricing.shop import read_catalogue
 from automation_pipeline.pricing.tables import PriceChangeRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import PAGES, FakeShop, shelf, variant
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import PAGES, FakeShop, product_variants, variant
 from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rules.rules import rule
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
     return PricingHarness(database, clock)
 
 
@@ -63,7 +63,7 @@ def statements(database: Database) -> Iterator[list[str]]:
 def test_a_changed_variant_is_a_target_with_old_and_new_price(
     harness: PricingHarness,
 ) -> None:
-    harness.shop.put(
+    harness.shop.add(
         variant("11", "1", 1999, title="Shirt", variant_title="Red", sku="S"),
         variant("21", "2", 1005),
     )
@@ -84,7 +84,7 @@ def test_a_changed_variant_is_a_target_with_old_and_new_price(
 
 def test_the_counts_of_a_plan_add_up(harness: PricingHarness) -> None:
     harness.set_policy(maxPctDelta=0.2)
-    harness.shop.put(
+    harness.shop.add(
         variant("1", "1", 1000),
         variant("2", "1", None),
         variant("3", "2", 900),
@@ -113,7 +113,7 @@ def test_the_counts_of_a_plan_add_up(harness: PricingHarness) -> None:
 
 def test_skipped_and_blocked_variants_are_stored_with_reasons(harness: PricingHarness) -> None:
     harness.set_policy(maxPctDelta=0.15, currency="EUR", floor=950)
-    harness.shop.put(
+    harness.shop.add(
         variant("1", "1", 1000),
         variant("2", "1", None),
         variant("3", "1", 0),
@@ -138,7 +138,7 @@ def test_skipped_and_blocked_variants_are_stored_with_reasons(harness: PricingHa
 
 def test_the_daily_budget_counts_changes_since_local_midnight(harness: PricingHarness) -> None:
     harness.set_policy(autoApply=True, dailyChangeBudgetPct=0.15)
-    harness.shop.put(variant("1", "1", 1000), variant("2", "2", 1000))
+    harness.shop.add(variant("1", "1", 1000), variant("2", "2", 1000))
     rule = harness.rule()
     first = harness.queued_run(harness.rule(name="Before"))
     # 10:00 UTC is noon in Paris, where the day began at 22:00 UTC.
@@ -195,7 +195,7 @@ def test_a_variant_listed_twice_is_planned_once(harness: PricingHarness) -> None
     async def reorder(_kind: str, cursor: object) -> None:
         if cursor == "1":
             harness.shop.remove("1")
-            harness.shop.put(variant("1", "1"))
+            harness.shop.add(variant("1", "1"))
 
     harness.shop = FakeShop(
         variant("1", "1"), variant("2", "2"), variant("3", "3"), page_size=1, during_call=reorder
@@ -205,7 +205,7 @@ def test_a_variant_listed_twice_is_planned_once(harness: PricingHarness) -> None
 
 
 def test_a_run_is_planned_with_the_rule_version_of_its_request(harness: PricingHarness) -> None:
-    harness.shop.put(variant("1", "1", 1000))
+    harness.shop.add(variant("1", "1", 1000))
     rule = harness.rule()
     run_id = harness.request_run(rule)
     world = {"database": harness.database, "clock": harness.clock}
@@ -215,7 +215,7 @@ def test_a_run_is_planned_with_the_rule_version_of_its_request(harness: PricingH
 
 
 def test_another_run_on_the_same_variants_is_reported(harness: PricingHarness) -> None:
-    harness.shop.put(variant("1", "1"), variant("2", "2"))
+    harness.shop.add(variant("1", "1"), variant("2", "2"))
     one = harness.queued_run(harness.rule(selector={"product": ["1"]}))
     harness.queued_run(harness.rule(selector={"product": ["2"]}))
     run = harness.plan(harness.request_run(harness.rule(selector={"product": ["1"]})))
@@ -224,19 +224,19 @@ def test_another_run_on_the_same_variants_is_reported(harness: PricingHarness) -
 
 
 def test_a_planned_run_is_not_planned_again(harness: PricingHarness) -> None:
-    harness.shop.put(variant("1", "1"))
+    harness.shop.add(variant("1", "1"))
     run = harness.previewed_run()
-    harness.shop.put(variant("2", "2"))
+    harness.shop.add(variant("2", "2"))
     harness.pass_minutes(1)
     assert harness.plan(run.id) == run
-    assert harness.shop.times("page") == 1
+    assert harness.shop.call_count("page") == 1
 
 
 def test_a_cancelled_run_is_not_planned(harness: PricingHarness) -> None:
     run_id = harness.request_run(harness.rule())
     harness.set_run(run_id, cancel_requested_at=harness.clock.now())
     assert harness.plan(run_id).previewed_at is None
-    assert harness.shop.called == []
+    assert harness.shop.calls == []
 
 
 def test_a_run_cancelled_during_planning_gets_no_targets(harness: PricingHarness) -> None:
@@ -251,10 +251,10 @@ def test_a_run_cancelled_during_planning_gets_no_targets(harness: PricingHarness
 
 @pytest.mark.usefixtures("no_retry_delay")
 def test_a_failed_page_is_read_again(harness: PricingHarness) -> None:
-    harness.shop = FakeShop(*shelf(4), page_size=2)
+    harness.shop = FakeShop(*product_variants(4), page_size=2)
     harness.shop.fail_once(PAGES, *[FailureSignal(status=500)] * 3)
     run = harness.plan(harness.request_run(harness.rule()))
-    assert (run.total_targets, harness.shop.times("page")) == (4, 5)
+    assert (run.total_targets, harness.shop.call_count("page")) == (4, 5)
 
 
 @pytest.mark.usefixtures("no_retry_delay")
@@ -270,23 +270,23 @@ def test_a_failed_page_is_read_again(harness: PricingHarness) -> None:
 def test_repeated_page_failures_discard_the_plan(
     signal: FailureSignal, error: type[Exception], calls: int, harness: PricingHarness
 ) -> None:
-    harness.shop = FakeShop(*shelf(4), page_size=2)
+    harness.shop = FakeShop(*product_variants(4), page_size=2)
     run_id = harness.request_run(harness.rule())
 
     async def fail_second_page(_kind: str, cursor: object) -> None:
         if cursor == "2":
             harness.shop.fail_always(PAGES, signal)
 
-    harness.shop = FakeShop(*shelf(4), page_size=2, during_call=fail_second_page)
-    with pytest.raises(error, match=r"The shop fails as the test asks \(page\)\."):
+    harness.shop = FakeShop(*product_variants(4), page_size=2, during_call=fail_second_page)
+    with pytest.raises(error, match=r"The shop fails as the test specifies \(page\)\."):
         harness.plan(run_id)
-    assert harness.shop.times("page") == 1 + calls
+    assert harness.shop.call_count("page") == 1 + calls
     assert (harness.run(run_id).previewed_at, harness.targets(run_id), harness.skipped(run_id)) == (
         None,
         [],
         [],
     )
-    harness.shop = FakeShop(*shelf(4), page_size=2)
+    harness.shop = FakeShop(*product_variants(4), page_size=2)
     assert harness.plan(run_id).total_targets == 4
 
 
@@ -295,7 +295,7 @@ def test_a_long_retry_after_stops_planning(harness: PricingHarness) -> None:
     with pytest.raises(TransientError) as refused:
         harness.plan(harness.request_run(harness.rule()))
     assert refused.value.retry_after_seconds == 300
-    assert harness.shop.times("page") == 1
+    assert harness.shop.call_count("page") == 1
 
 
 def test_a_run_of_another_shop_is_not_planned(harness: PricingHarness) -> None:
@@ -316,7 +316,7 @@ def test_no_transaction_is_open_while_the_shop_is_called(harness: PricingHarness
             written.append(True)
 
     written: list[bool] = []
-    harness.shop = FakeShop(*shelf(3), page_size=1, during_call=write)
+    harness.shop = FakeShop(*product_variants(3), page_size=1, during_call=write)
     harness.plan(harness.request_run(harness.rule()))
     assert written == [True] * 3
 
@@ -327,14 +327,14 @@ def test_one_of_two_concurrent_plans_is_stored(harness: PricingHarness) -> None:
     async def wait_for_both(_kind: str, _cursor: object) -> None:
         both_calling.wait()
 
-    harness.shop = FakeShop(*shelf(5, 2), during_call=wait_for_both)
+    harness.shop = FakeShop(*product_variants(5, 2), during_call=wait_for_both)
     run_id = harness.request_run(harness.rule())
     threads = [threading.Thread(target=harness.plan, args=(run_id,)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert harness.shop.times("page") == 2
+    assert harness.shop.call_count("page") == 2
     assert (
         Counter(target.variant_id for target in harness.targets(run_id)).most_common(1)[0][1] == 1
     )
@@ -343,12 +343,12 @@ def test_one_of_two_concurrent_plans_is_stored(harness: PricingHarness) -> None:
 
 def test_the_number_of_statements_per_page_is_constant(harness: PricingHarness) -> None:
     def statements_of(pages: int) -> int:
-        harness.shop = FakeShop(*shelf(pages * 25, 10))
+        harness.shop = FakeShop(*product_variants(pages * 25, 10))
         run_id = harness.request_run(harness.rule())
         with statements(harness.database) as all_of_them:
             harness.plan(run_id)
         assert len(harness.targets(run_id)) == pages * 250
-        assert harness.shop.times("page") == pages
+        assert harness.shop.call_count("page") == pages
         return len(all_of_them)
 
     one, two, twelve = statements_of(1), statements_of(2), statements_of(12)
@@ -357,8 +357,8 @@ def test_the_number_of_statements_per_page_is_constant(harness: PricingHarness) 
 
 
 @pytest.fixture
-def two_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(2, 2)))
+def two_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*product_variants(2, 2)))
 
 
 def test_a_preview_is_planned_without_a_worker_request(two_product_harness: PricingHarness) -> None:
@@ -393,12 +393,12 @@ def test_a_deleted_rule_cannot_be_previewed(two_product_harness: PricingHarness)
     )
     with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} not found"):
         two_product_harness.previewed_run(rule)
-    assert two_product_harness.shop.called == []
+    assert two_product_harness.shop.calls == []
 
 
 def test_a_failed_preview_leaves_no_run(two_product_harness: PricingHarness) -> None:
     two_product_harness.shop.fail_always(PAGES, FailureSignal(status=401))
-    with pytest.raises(PermanentError, match="The shop fails as the test asks"):
+    with pytest.raises(PermanentError, match="The shop fails as the test specifies"):
         two_product_harness.previewed_run()
     with two_product_harness.database.reading() as session:
         assert list_runs(session, RuleRunFilter(), 9, 0) == []
@@ -445,13 +445,13 @@ async def pages(harness: PricingHarness) -> list[list[str]]:
     ],
 )
 def test_every_page_of_the_catalogue_is_read_once(
-    size: int, expected: list[list[str]], database: Database, clock: StandingClock
+    size: int, expected: list[list[str]], database: Database, clock: FakeClock
 ) -> None:
-    harness = PricingHarness(database, clock, FakeShop(*shelf(3), page_size=size))
+    harness = PricingHarness(database, clock, FakeShop(*product_variants(3), page_size=size))
     assert harness.run_async(pages(harness)) == expected
 
 
-def test_an_empty_shop_has_one_empty_page(database: Database, clock: StandingClock) -> None:
+def test_an_empty_shop_has_one_empty_page(database: Database, clock: FakeClock) -> None:
     harness = PricingHarness(database, clock)
     assert harness.run_async(pages(harness)) == [[]]
 
@@ -464,21 +464,21 @@ class RepeatingCatalogue(FakeShop):
         self.cursors = cursors
 
     async def page(self, after: str | None) -> CallResult[CataloguePage]:
-        self.called.append(("page", [after or ""]))
+        self.calls.append(("page", [after or ""]))
         return CallResult(
-            CataloguePage([variant()], self.cursors[min(len(self.called), len(self.cursors)) - 1])
+            CataloguePage([variant()], self.cursors[min(len(self.calls), len(self.cursors)) - 1])
         )
 
 
 @pytest.mark.parametrize("cursors", [("1",), ("1", "2", "1", "end"), ("1", "2", "3", "2", "end")])
 def test_an_endless_catalogue_is_refused(
-    cursors: tuple[str, ...], database: Database, clock: StandingClock
+    cursors: tuple[str, ...], database: Database, clock: FakeClock
 ) -> None:
     shop = RepeatingCatalogue(*cursors)
     harness = PricingHarness(database, clock, shop)
     with pytest.raises(PermanentError, match="the same page of its catalogue repeatedly"):
         harness.run_async(pages(harness))
-    assert len(shop.called) == max(len(cursors) - 1, 2)
+    assert len(shop.calls) == max(len(cursors) - 1, 2)
 
 
 TENTH_OFF = rule({"op": "percent", "value": -10})

@@ -12,8 +12,8 @@ from automation_pipeline.pricing.runs import cancel_run, roll_back_run
 from automation_pipeline.pricing.schedules import start_due_rules
 from automation_pipeline.pricing.shop import pause_shop
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, variant
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, product_variants, variant
 from automation_pipeline_tests.pricing.harness import PricingHarness
 
 BUSY, REFUSED = FailureSignal(status=500), FailureSignal(status=401)
@@ -21,9 +21,11 @@ FORMER = {"101": 1000, "201": 1000, "301": 1000}
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
     """A worker that never waits for targets that are not due."""
-    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(3)), {"longest_pause_seconds": 0.0}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +37,7 @@ def _slow_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def applied(harness: PricingHarness) -> RuleRun:
     run = harness.work(harness.queued_run())
-    harness.shop.called.clear()
+    harness.shop.calls.clear()
     harness.shop.written.clear()
     return run
 
@@ -60,7 +62,7 @@ def test_a_rollback_reads_and_restores_every_price(harness: PricingHarness) -> N
         3,
     )
     assert (harness.shop.amounts(), row.lease_owner, row.wished_by) == (FORMER, None, None)
-    assert [kind for kind, _ in harness.shop.called] == ["prices", "write", "write", "write"]
+    assert [kind for kind, _ in harness.shop.calls] == ["prices", "write", "write", "write"]
     assert harness.transitions("rule run", run.id)[-1] == ("APPLIED", "ROLLED_BACK")
     [first, *_] = harness.targets(run.id)
     assert harness.transitions("rule target", first.id)[-1] == ("APPLIED", "ROLLED_BACK")
@@ -98,7 +100,7 @@ def test_a_rollback_records_every_price_and_emits_an_event(harness: PricingHarne
 def test_prices_are_rolled_back_in_reverse_order(harness: PricingHarness) -> None:
     harness.shop_options["calls_at_once"] = 1
     roll_back(harness, applied(harness))
-    assert [subject for kind, subject in harness.shop.called if kind == "write"] == ["3", "2", "1"]
+    assert [subject for kind, subject in harness.shop.calls if kind == "write"] == ["3", "2", "1"]
 
 
 def test_a_price_edited_by_hand_is_kept_and_the_rollback_is_partial(
@@ -206,12 +208,12 @@ def test_a_rollback_has_its_own_attempts(harness: PricingHarness) -> None:
     ended = harness.work(run)
     [target] = harness.targets(run.id)
     assert (ended.status, ended.rollback_state, ended.wish) == ("APPLIED", "NONE", None)
-    assert (target.error_type, target.error_retryable, harness.shop.times("write")) == (
+    assert (target.error_type, target.error_retryable, harness.shop.call_count("write")) == (
         "server",
         True,
         4,
     )
-    harness.shop.fail_no_more("1")
+    harness.shop.stop_failing("1")
     assert roll_back(harness, run).status == "ROLLED_BACK"
 
 
@@ -225,7 +227,7 @@ def test_after_a_lost_answer_the_price_is_read_and_not_written_twice(
     assert harness.statuses(run.id)["201"] == "APPLIED"
     harness.make_due(run.id)
     assert harness.work(run).status == "ROLLED_BACK"
-    assert [harness.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    assert [harness.shop.write_count(one) for one in ("101", "201", "301")] == [1, 1, 1]
     found = [
         one.was_found
         for one in harness.changes(run.id)
@@ -251,7 +253,7 @@ def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
         harness.work(run)
     harness.expire_claim(run.id)
     assert harness.work(run).status == "ROLLED_BACK"
-    assert [harness.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    assert [harness.shop.write_count(one) for one in ("101", "201", "301")] == [1, 1, 1]
     kept = [one.was_found for one in harness.changes(run.id) if one.kind == "rollback"]
     assert (len(kept), sum(kept)) == (3, written)
 
@@ -260,7 +262,7 @@ def test_a_refused_token_stops_the_run(harness: PricingHarness) -> None:
     run = applied(harness)
     harness.shop.fail_always(PRICES, REFUSED)
     ended = roll_back(harness, run)
-    assert (ended.status, ended.rollback_state, ended.wish, harness.shop.times("write")) == (
+    assert (ended.status, ended.rollback_state, ended.wish, harness.shop.call_count("write")) == (
         "APPLIED",
         "NONE",
         None,
@@ -276,7 +278,7 @@ def test_a_throttled_rollback_pauses_and_uses_no_attempt(harness: PricingHarness
     run = applied(harness)
     harness.shop.fail_once("3", FailureSignal(status=429), retry_after_seconds=600.0)
     waiting = roll_back(harness, run)
-    assert (waiting.wish, waiting.resume_at is not None, harness.shop.times("write")) == (
+    assert (waiting.wish, waiting.resume_at is not None, harness.shop.call_count("write")) == (
         "rollback",
         True,
         1,
@@ -297,7 +299,7 @@ def test_a_token_refused_during_a_rollback_leaves_the_rest_applied(harness: Pric
     run = applied(harness)
     harness.shop.fail_always("2", REFUSED)
     assert roll_back(harness, run).rollback_state == "PARTIAL"
-    assert harness.shop.times("write") == 2
+    assert harness.shop.call_count("write") == 2
     assert sorted(str(one.error_type) for one in harness.targets(run.id)) == [
         "None",
         "authentication",
@@ -337,7 +339,7 @@ def test_a_rollback_does_not_call_a_paused_shop(harness: PricingHarness) -> None
         harness.storefront.name, database=harness.database, actor="user:7", reason="Stock-taking"
     )
     waiting = roll_back(harness, run)
-    assert (waiting.wish, waiting.resume_at, harness.shop.called) == ("rollback", None, [])
+    assert (waiting.wish, waiting.resume_at, harness.shop.calls) == ("rollback", None, [])
 
 
 def test_a_cancelled_rollback_keeps_the_prices_already_restored(harness: PricingHarness) -> None:
@@ -360,7 +362,7 @@ def test_failed_reads_postpone_the_rollback(harness: PricingHarness) -> None:
     run = applied(harness)
     harness.shop.fail_once(PRICES, LOST)
     waiting = roll_back(harness, run)
-    assert (waiting.wish, harness.shop.times("write")) == ("rollback", 0)
+    assert (waiting.wish, harness.shop.call_count("write")) == ("rollback", 0)
     assert {one.attempts for one in harness.targets(run.id)} == {1}
     harness.make_due(run.id)
     assert harness.work(run).status == "ROLLED_BACK"
@@ -379,9 +381,9 @@ def test_the_end_of_a_promotion_restores_its_prices(harness: PricingHarness) -> 
 
 
 def test_many_targets_are_rolled_back_in_chunks(harness: PricingHarness) -> None:
-    harness.shop = FakeShop(*shelf(120, 3))
+    harness.shop = FakeShop(*product_variants(120, 3))
     run = applied(harness)
     assert roll_back(harness, run).targets.rolled_back == 360
-    assert harness.shop.times("prices") == 5
-    assert harness.shop.times("write") == 120
+    assert harness.shop.call_count("prices") == 5
+    assert harness.shop.call_count("write") == 120
     assert set(harness.shop.amounts().values()) == {1000}

@@ -20,13 +20,11 @@ from automation_pipeline.pricing.pricing_rules import (
 )
 from automation_pipeline.pricing.tables import PricingPolicyRow, RuleRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.pricing.rows import GIVEN, a_rule, a_run, events
 
 
-def test_a_new_rule_is_stored_with_its_first_version(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_new_rule_is_stored_with_its_first_version(database: Database, clock: FakeClock) -> None:
     rule = a_rule(database, clock, project_id="eu")
     with database.reading() as session:
         assert get_rule(session, rule.id) == rule
@@ -43,7 +41,7 @@ def test_a_new_rule_is_stored_with_its_first_version(
     assert (version.version, version.created_by) == (1, "user:12")
 
 
-def test_a_new_rule_emits_an_event(database: Database, clock: StandingClock) -> None:
+def test_a_new_rule_emits_an_event(database: Database, clock: FakeClock) -> None:
     rule = a_rule(database, clock)
     [event] = events(database, "rule.created")
     assert (event.key, event.producer, event.occurred_at) == (
@@ -71,7 +69,7 @@ def test_a_new_rule_emits_an_event(database: Database, clock: StandingClock) -> 
     ],
 )
 def test_an_invalid_rule_is_not_stored(
-    given: dict[str, object], project_id: str, field: str, database: Database, clock: StandingClock
+    given: dict[str, object], project_id: str, field: str, database: Database, clock: FakeClock
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid pricing rule data$") as caught:
         create_rule(given, project_id=project_id, database=database, clock=clock, actor="user:12")
@@ -85,7 +83,7 @@ def patched(
     rule_id: int,
     patch: dict[str, object],
     database: Database,
-    clock: StandingClock,
+    clock: FakeClock,
 ) -> PricingRule:
     return update_rule(rule_id, patch, database=database, clock=clock, actor="user:13")
 
@@ -101,10 +99,10 @@ def versions(database: Database, rule: PricingRule) -> list[tuple[int, str]]:
 
 
 def test_a_change_without_effect_on_prices_keeps_the_version(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     before = a_rule(database, clock, description="Old", cooldownMinutes=5)
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     after = patched(
         before.id, {"name": "New", "description": None, "enabled": False}, database, clock
     )
@@ -123,7 +121,7 @@ def test_a_change_without_effect_on_prices_keeps_the_version(
     ],
 )
 def test_a_change_that_affects_prices_is_a_new_version(
-    patch: dict[str, object], database: Database, clock: StandingClock
+    patch: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
     before = a_rule(database, clock)
     after = patched(before.id, patch, database, clock)
@@ -133,7 +131,7 @@ def test_a_change_that_affects_prices_is_a_new_version(
 
 
 def test_an_equivalent_spelling_of_a_rule_is_not_a_new_version(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     before = a_rule(database, clock, selector={"tag": ["a", "b"]})
     after = patched(before.id, {"selector": {"tag": ["b", "a"]}}, database, clock)
@@ -145,10 +143,10 @@ def test_an_equivalent_spelling_of_a_rule_is_not_a_new_version(
     "patch", [{}, {"name": "Summer sale"}, {"selector": {"tag": "summer"}, "currency": None}]
 )
 def test_a_patch_without_changes_changes_nothing(
-    patch: dict[str, object], database: Database, clock: StandingClock
+    patch: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
     before = a_rule(database, clock)
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     assert patched(before.id, patch, database, clock) == before == stored(database, before)
 
 
@@ -162,7 +160,7 @@ def test_a_patch_without_changes_changes_nothing(
     ],
 )
 def test_an_invalid_patch_stores_nothing(
-    patch: dict[str, object], database: Database, clock: StandingClock
+    patch: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
     before = a_rule(database, clock)
     with pytest.raises(InvalidInputError):
@@ -171,7 +169,7 @@ def test_an_invalid_patch_stores_nothing(
     assert versions(database, before) == [(1, "user:12")]
 
 
-def test_an_unknown_rule_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_rule_is_not_found(database: Database, clock: FakeClock) -> None:
     gone = a_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     for rule_id in (gone.id, 99):
@@ -179,7 +177,7 @@ def test_an_unknown_rule_is_not_found(database: Database, clock: StandingClock) 
             patched(rule_id, {"name": "New"}, database, clock)
 
 
-def test_concurrent_patches_are_all_stored(database: Database, clock: StandingClock) -> None:
+def test_concurrent_patches_are_all_stored(database: Database, clock: FakeClock) -> None:
     rule = a_rule(database, clock)
     patch: dict[str, Any] = {
         "name": "New",
@@ -202,15 +200,13 @@ def test_concurrent_patches_are_all_stored(database: Database, clock: StandingCl
     assert len(versions(database, rule)) == 3
 
 
-def delete_existing(rule: PricingRule, database: Database, clock: StandingClock) -> None:
+def delete_existing(rule: PricingRule, database: Database, clock: FakeClock) -> None:
     delete_rule(rule.id, database=database, clock=clock, actor="user:13")
 
 
-def test_a_deleted_rule_stays_disabled_for_its_runs(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_deleted_rule_stays_disabled_for_its_runs(database: Database, clock: FakeClock) -> None:
     rule, other = a_rule(database, clock), a_rule(database, clock)
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     delete_existing(rule, database, clock)
     with database.reading() as session:
         kept = get_rule(session, rule.id, deleted_too=True)
@@ -223,7 +219,7 @@ def test_a_deleted_rule_stays_disabled_for_its_runs(
 
 @pytest.mark.parametrize("status", ["QUEUED", "APPLYING"])
 def test_a_rule_with_an_active_run_is_not_deleted(
-    status: str, database: Database, clock: StandingClock
+    status: str, database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock)
     run_id = a_run(database, rule, status, clock.now())
@@ -236,14 +232,14 @@ def test_a_rule_with_an_active_run_is_not_deleted(
 
 @pytest.mark.parametrize("status", ["PREVIEW", "APPLIED", "PARTIAL", "FAILED", "ROLLED_BACK"])
 def test_a_rule_with_other_runs_is_deleted(
-    status: str, database: Database, clock: StandingClock
+    status: str, database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, status, clock.now())
     delete_existing(rule, database, clock)
 
 
-def test_deleting_an_unknown_rule_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_deleting_an_unknown_rule_is_not_found(database: Database, clock: FakeClock) -> None:
     rule = a_rule(database, clock)
     delete_existing(rule, database, clock)
     with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} not found"):
@@ -251,14 +247,14 @@ def test_deleting_an_unknown_rule_is_not_found(database: Database, clock: Standi
 
 
 def put_document(
-    project_id: str, given: dict[str, object], database: Database, clock: StandingClock
+    project_id: str, given: dict[str, object], database: Database, clock: FakeClock
 ) -> Policy:
     return put_policy(project_id, given, database=database, clock=clock, actor="user:12")
 
 
-def test_a_policy_replaces_the_previous_one(database: Database, clock: StandingClock) -> None:
+def test_a_policy_replaces_the_previous_one(database: Database, clock: FakeClock) -> None:
     put_document("eu", {"maxPctDelta": 0.2, "floor": 100, "currency": "EUR"}, database, clock)
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     policy = put_document("eu", {"autoApply": True}, database, clock)
     assert (policy.auto_apply, policy.floor, policy.max_pct_delta) == (True, None, None)
     with database.reading() as session:
@@ -267,7 +263,7 @@ def test_a_policy_replaces_the_previous_one(database: Database, clock: StandingC
     assert (row.updated_by, row.updated_at) == ("user:12", clock.now())
 
 
-def test_each_policy_change_emits_an_event(database: Database, clock: StandingClock) -> None:
+def test_each_policy_change_emits_an_event(database: Database, clock: FakeClock) -> None:
     for given in ({"maxPctDelta": 0.2}, {"autoApply": True}, {"autoApply": True}):
         put_document("eu", given, database, clock)
     result = [event.payload for event in events(database, "policy.changed")]
@@ -286,7 +282,7 @@ def test_each_policy_change_emits_an_event(database: Database, clock: StandingCl
     ],
 )
 def test_an_invalid_policy_is_not_stored(
-    project_id: str, given: dict[str, object], field: str, database: Database, clock: StandingClock
+    project_id: str, given: dict[str, object], field: str, database: Database, clock: FakeClock
 ) -> None:
     with pytest.raises(InvalidInputError, match=r"^Invalid pricing policy data$") as caught:
         put_document(project_id, given, database, clock)
@@ -296,7 +292,7 @@ def test_an_invalid_policy_is_not_stored(
     assert events(database, "policy.changed") == []
 
 
-def test_a_project_without_its_policy_has_none(database: Database, clock: StandingClock) -> None:
+def test_a_project_without_its_policy_has_none(database: Database, clock: FakeClock) -> None:
     for project_id in ("eu", "us"):
         put_policy(project_id, {}, database=database, clock=clock, actor="user:12")
     remove_policy("eu", database=database, clock=clock, actor="user:13")
@@ -307,7 +303,7 @@ def test_a_project_without_its_policy_has_none(database: Database, clock: Standi
     assert event.payload == {"projectId": "eu", "removedBy": "user:13"}
 
 
-def test_removing_an_unknown_policy_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_removing_an_unknown_policy_is_not_found(database: Database, clock: FakeClock) -> None:
     with pytest.raises(NotFoundError, match="Project eu has no pricing policy"):
         remove_policy("eu", database=database, clock=clock, actor="user:13")
     assert events(database, "policy.removed") == []

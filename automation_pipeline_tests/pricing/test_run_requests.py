@@ -22,8 +22,8 @@ from automation_pipeline.pricing.runs import (
     sweep_rule_runs,
 )
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import (
     APPROVER,
     CREATOR,
@@ -40,13 +40,13 @@ from automation_pipeline_tests.pricing.rows import (
     start_due_or_request,
     stored_requests,
 )
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 HOUR = timedelta(hours=1)
 
 
 def test_a_requested_run_is_stored_with_a_worker_request(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock)
     update_rule(rule.id, {"currency": "EUR"}, database=database, clock=clock, actor="user:12")
@@ -85,7 +85,7 @@ def test_a_second_active_run_of_a_rule_is_refused(
     *,
     force: bool,
     database: Database,
-    clock: StandingClock,
+    clock: FakeClock,
 ) -> None:
     rule, other = a_rule(database, clock), a_rule(database, clock)
     run_id = a_run(database, rule, status, clock.now(), wish=requested)
@@ -98,9 +98,7 @@ def test_a_second_active_run_of_a_rule_is_refused(
     requested_run(other, database, clock)
 
 
-def test_previews_and_cancelled_requests_block_no_run(
-    database: Database, clock: StandingClock
-) -> None:
+def test_previews_and_cancelled_requests_block_no_run(database: Database, clock: FakeClock) -> None:
     rule = a_rule(database, clock)
     a_run(database, rule, "PREVIEW", clock.now())
     first = requested_run(rule, database, clock)
@@ -119,7 +117,7 @@ def test_previews_and_cancelled_requests_block_no_run(
     ],
 )
 def test_a_rule_is_refused_during_its_cooldown_unless_forced(
-    status: str, ago: timedelta, *, has_cooldown: bool, database: Database, clock: StandingClock
+    status: str, ago: timedelta, *, has_cooldown: bool, database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, cooldownMinutes=60)
     a_run(database, rule, status, clock.now() - ago)
@@ -135,7 +133,7 @@ def test_a_rule_is_refused_during_its_cooldown_unless_forced(
     assert row.run_metadata["force"] is has_cooldown
 
 
-def test_a_disabled_or_deleted_rule_is_not_run(database: Database, clock: StandingClock) -> None:
+def test_a_disabled_or_deleted_rule_is_not_run(database: Database, clock: FakeClock) -> None:
     disabled, gone = a_rule(database, clock, enabled=False), a_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     with pytest.raises(
@@ -148,19 +146,19 @@ def test_a_disabled_or_deleted_rule_is_not_run(database: Database, clock: Standi
 
 
 def test_one_of_several_concurrent_requests_creates_a_run(
-    database: Database, database_url: str, clock: StandingClock
+    database: Database, database_url: str, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock)
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
-    assert sorted(at_once(start_due_or_request, *[(database_url, now, rule.id)] * CREW)) == [0] * (
-        CREW - 1
-    ) + [1]
+    assert sorted(
+        run_in_processes(start_due_or_request, *[(database_url, now, rule.id)] * PROCESS_COUNT)
+    ) == [0] * (PROCESS_COUNT - 1) + [1]
     assert len(run_rows(database)) == len(stored_requests(database)) == 1
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(1)))
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*product_variants(1)))
 
 
 def test_an_approval_stores_who_and_when(harness: PricingHarness) -> None:
@@ -272,8 +270,8 @@ def test_only_a_planned_preview_can_be_approved(harness: PricingHarness) -> None
 
 
 @pytest.fixture
-def two_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(2, 2)))
+def two_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*product_variants(2, 2)))
 
 
 def prices(harness: PricingHarness, run: RuleRun) -> list[tuple[object, ...]]:
@@ -353,7 +351,7 @@ def reprice(harness: PricingHarness, run: RuleRun) -> None:
 
 
 def make_preview_stale(harness: PricingHarness, _run: RuleRun) -> None:
-    harness.clock.pass_time(timedelta(minutes=15, microseconds=1))
+    harness.clock.advance(timedelta(minutes=15, microseconds=1))
 
 
 def require_approval(harness: PricingHarness, _run: RuleRun) -> None:
@@ -573,7 +571,7 @@ def test_one_of_many_concurrent_calls_queues_the_preview(
     assert len(two_product_harness.requests()) == 1
 
 
-def queue_in_process(url: str, run_id: int, clock: StandingClock) -> str:
+def queue_in_process(url: str, run_id: int, clock: FakeClock) -> str:
     database = Database(url)
     try:
         return outcome(run_id, database, clock)
@@ -585,14 +583,14 @@ def test_one_of_several_concurrently_queued_previews_of_a_rule_is_queued(
     two_product_harness: PricingHarness, database_url: str
 ) -> None:
     rule = two_product_harness.rule()
-    runs = [two_product_harness.previewed_run(rule) for _ in range(CREW)]
-    result = at_once(
+    runs = [two_product_harness.previewed_run(rule) for _ in range(PROCESS_COUNT)]
+    result = run_in_processes(
         queue_in_process, *((database_url, run.id, two_product_harness.clock) for run in runs)
     )
     refusal = f"Another run of rule {rule.id} is queued or being applied."
-    assert sorted(result) == sorted(["QUEUED", *[refusal] * (CREW - 1)])
+    assert sorted(result) == sorted(["QUEUED", *[refusal] * (PROCESS_COUNT - 1)])
     assert sorted(two_product_harness.run(run.id).status for run in runs) == ["PREVIEW"] * (
-        CREW - 1
+        PROCESS_COUNT - 1
     ) + ["QUEUED"]
 
 
@@ -601,9 +599,12 @@ UNREACHED, GONE = FailureSignal(code="ECONNREFUSED"), FailureSignal(status=404)
 
 
 @pytest.fixture
-def three_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
+def three_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
     return PricingHarness(
-        database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0, "calls_at_once": 1}
+        database,
+        clock,
+        FakeShop(*product_variants(3)),
+        {"longest_pause_seconds": 0.0, "calls_at_once": 1},
     )
 
 
@@ -632,7 +633,7 @@ def run_with_one_waiting_target(harness: PricingHarness) -> RuleRun:
 
 def test_cancelling_a_queued_run_ends_it_at_once(three_product_harness: PricingHarness) -> None:
     run = three_product_harness.queued_run()
-    three_product_harness.shop.called.clear()
+    three_product_harness.shop.calls.clear()
     ended = cancel_run_by(three_product_harness, run)
     assert (ended.status, ended.targets.failed, ended.targets.cancelled, ended.success_rate) == (
         "FAILED",
@@ -651,7 +652,7 @@ def test_cancelling_a_queued_run_ends_it_at_once(three_product_harness: PricingH
         ("QUEUED", "APPLYING"),
         ("APPLYING", "FAILED"),
     ]
-    assert (three_product_harness.work(run).status, three_product_harness.shop.called) == (
+    assert (three_product_harness.work(run).status, three_product_harness.shop.calls) == (
         "FAILED",
         [],
     )
@@ -679,7 +680,7 @@ def test_a_cancelled_run_stops_before_its_next_call(
     ended = three_product_harness.work(run)
     assert [one.status for one in messages] == ["APPLYING"]
     assert (ended.status, ended.targets.applied, ended.targets.cancelled) == ("PARTIAL", 1, 2)
-    assert (ended.success_rate, three_product_harness.shop.times("write")) == (1.0, 1)
+    assert (ended.success_rate, three_product_harness.shop.call_count("write")) == (1.0, 1)
     assert three_product_harness.shop.amounts() == {"101": 900, "201": 1000, "301": 1000}
     left = three_product_harness.targets(run.id)[1]
     back_and_forth = [
@@ -713,7 +714,7 @@ def test_real_failures_are_shown_before_cancelled_targets(
     ended = cancel_run_by(three_product_harness, run)
     assert (ended.targets.applied, ended.targets.failed, ended.targets.cancelled) == (1, 2, 1)
     assert ended.success_rate == 0.5
-    assert str(ended.error_message).startswith("The shop fails as the test asks (write)")
+    assert str(ended.error_message).startswith("The shop fails as the test specifies (write)")
 
 
 @pytest.mark.parametrize(
@@ -728,7 +729,7 @@ def test_targets_of_a_lost_worker_are_read_before_they_are_cancelled(
     ]
     three_product_harness.set_target(waiting.id, status="APPLYING", is_writing=True)
     three_product_harness.shop.edit("201", amount=price)
-    three_product_harness.shop.called.clear()
+    three_product_harness.shop.calls.clear()
     requested = len(three_product_harness.requests())
     assert (
         cancel_run_by(three_product_harness, run).status,
@@ -745,7 +746,10 @@ def test_targets_of_a_lost_worker_are_read_before_they_are_cancelled(
         False,
         False,
     )
-    assert (ended.finished_at is not None, three_product_harness.shop.times("write")) == (True, 0)
+    assert (ended.finished_at is not None, three_product_harness.shop.call_count("write")) == (
+        True,
+        0,
+    )
     assert len(three_product_harness.changes(run.id)) == ended.targets.applied
 
 
@@ -760,7 +764,7 @@ def test_a_target_with_a_lost_answer_is_not_cancelled_as_untried(
     assert (
         ended.status,
         ended.targets.applied,
-        three_product_harness.shop.times_written("201"),
+        three_product_harness.shop.write_count("201"),
     ) == (
         "APPLIED",
         3,
@@ -785,7 +789,7 @@ def test_a_cancelled_request_is_not_planned(three_product_harness: PricingHarnes
     for _ in range(2):
         cancelled = cancel_run_by(three_product_harness, three_product_harness.run(requested))
         assert (cancelled.status, cancelled.wish) == ("PREVIEW", None)
-    assert (three_product_harness.work_id(requested).status, three_product_harness.shop.called) == (
+    assert (three_product_harness.work_id(requested).status, three_product_harness.shop.calls) == (
         "PREVIEW",
         [],
     )
@@ -802,8 +806,8 @@ def test_a_cancelled_retry_may_be_requested_again(
     cancelled = cancel_run_by(three_product_harness, run)
     assert (cancelled.status, cancelled.wish) == ("PARTIAL", None)
     assert [target.is_wished for target in three_product_harness.targets(run.id)] == [False] * 3
-    three_product_harness.shop.called.clear()
-    assert (three_product_harness.work(run).status, three_product_harness.shop.called) == (
+    three_product_harness.shop.calls.clear()
+    assert (three_product_harness.work(run).status, three_product_harness.shop.calls) == (
         "PARTIAL",
         [],
     )

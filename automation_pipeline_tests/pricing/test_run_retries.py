@@ -26,8 +26,8 @@ from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import database_now, database_time
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness, during_first_write
 from automation_pipeline_tests.pricing.rows import (
     SHOP,
@@ -42,8 +42,10 @@ BUSY, GONE = FailureSignal(status=500), FailureSignal(status=404)
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(4)), {"longest_pause_seconds": 0.0})
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(4)), {"longest_pause_seconds": 0.0}
+    )
 
 
 def partial_run(harness: PricingHarness) -> RuleRun:
@@ -195,7 +197,7 @@ def test_a_retry_of_ineligible_targets_names_each_one(harness: PricingHarness) -
 
 
 def test_a_retry_without_retryable_failures_is_refused(harness: PricingHarness) -> None:
-    harness.shop = FakeShop(*shelf(2))
+    harness.shop = FakeShop(*product_variants(2))
     harness.shop.refuse("201")
     run = harness.work(harness.queued_run())
     with pytest.raises(ConflictError, match="No failed target of the run is retryable"):
@@ -271,8 +273,10 @@ def test_a_partly_rolled_back_run_may_be_retried(harness: PricingHarness) -> Non
 
 
 @pytest.fixture
-def three_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+def three_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(3)), {"longest_pause_seconds": 0.0}
+    )
 
 
 def request_rollback(harness: PricingHarness, run: RuleRun, **how: object) -> RuleRun:
@@ -399,7 +403,7 @@ def test_a_run_that_does_not_exist_is_not_found(three_product_harness: PricingHa
 WHY = "SHOP_API_TOKEN is not set."
 
 
-def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: StandingClock) -> None:
+def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: FakeClock) -> None:
     run_id = a_run(database, a_rule(database, clock), "QUEUED", clock.now(), ["QUEUED"])
     assert postpone_failed_run(run_id, WHY, database=database)
     with database.transaction() as session:
@@ -424,7 +428,7 @@ def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: Stand
     ],
 )
 def test_runs_that_ended_or_have_a_worker_or_wait_longer_are_not_postponed(
-    database: Database, clock: StandingClock, status: str, fields: dict[str, object]
+    database: Database, clock: FakeClock, status: str, fields: dict[str, object]
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), status, clock.now())
     if fields:
@@ -435,7 +439,7 @@ def test_runs_that_ended_or_have_a_worker_or_wait_longer_are_not_postponed(
     assert (run_columns.resume_at, run_columns.error_message) == (before, None)
 
 
-def test_a_requested_run_is_postponed_too(database: Database, clock: StandingClock) -> None:
+def test_a_requested_run_is_postponed_too(database: Database, clock: FakeClock) -> None:
     run_id = a_run(database, a_rule(database, clock), "PREVIEW", clock.now(), wish="apply")
     assert postpone_failed_run(run_id, WHY, database=database)
 

@@ -50,9 +50,14 @@ from automation_pipeline.pricing.worker import ApplyHalt, apply_chunk
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf, storefront
-from automation_pipeline_tests.outside import set_up_shop, shop_totals
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import (
+    LOST,
+    PRICES,
+    FakeShop,
+    product_variants,
+    storefront,
+)
 from automation_pipeline_tests.pricing.harness import PricingHarness, stop_during_first_write
 from automation_pipeline_tests.pricing.processes import (
     NAME,
@@ -61,8 +66,9 @@ from automation_pipeline_tests.pricing.processes import (
     may_call_now,
     write_many,
 )
-from automation_pipeline_tests.processes import CREW, at_once
-from automation_pipeline_tests.waiting import come_true, leap, run
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
+from automation_pipeline_tests.simulator_control import configure_shop, shop_totals
+from automation_pipeline_tests.waiting import advance_time, run_with_fake_time, wait_until_async
 
 COST = 10.0
 SUCCESS = CallResult(value="well")
@@ -74,7 +80,7 @@ BUSY, REFUSED, THROTTLED = (
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
     """A worker that never waits: it exits while the shop must not be called."""
     return PricingHarness(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
 
@@ -87,7 +93,7 @@ def call(harness: PricingHarness, returned: CallResult[str] = SUCCESS) -> CallRe
     async def answered() -> CallResult[str]:
         return returned
 
-    return run(call_shop(answered, COST, harness.context))
+    return run_with_fake_time(call_shop(answered, COST, harness.context))
 
 
 async def never_called() -> CallResult[str]:
@@ -202,11 +208,11 @@ def test_a_call_cancelled_while_waiting_refunds_its_points(harness: PricingHarne
 
     async def cancel_it() -> None:
         waiting = asyncio.ensure_future(call_shop(never_called, COST, harness.context))
-        await come_true(lambda: shop_row(harness).pending == COST)
+        await wait_until_async(lambda: shop_row(harness).pending == COST)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
-    run(cancel_it())
+    run_with_fake_time(cancel_it())
     assert shop_row(harness).pending == 0.0
     assert -1 < shop_row(harness).available < 5
 
@@ -230,7 +236,7 @@ def test_a_call_cancelled_while_reserving_refunds_its_points(harness: PricingHar
             await asyncio.sleep(0)
         await asyncio.gather(waiting, return_exceptions=True)
 
-    run(cancel_it())
+    run_with_fake_time(cancel_it())
     assert shop_row(harness).pending == 0.0
 
 
@@ -245,7 +251,7 @@ def test_after_the_pause_one_probe_closes_the_circuit(harness: PricingHarness) -
         seen.append(rest.value.retry_after_seconds or 0.0)
         return SUCCESS
 
-    assert run(call_shop(probe, COST, harness.context)) == SUCCESS
+    assert run_with_fake_time(call_shop(probe, COST, harness.context)) == SUCCESS
     assert [0 < seconds < 61 for seconds in seen] == [True]
     assert state(harness) == "closed"
     assert call(harness) == SUCCESS
@@ -256,8 +262,8 @@ def test_one_of_several_processes_sends_the_probe(
 ) -> None:
     calls(harness, THROTTLED, 6)
     harness.end_shop_pause()
-    results = at_once(may_call_now, *[(database_url,)] * CREW)
-    assert sorted(results) == [False] * (CREW - 1) + [True]
+    results = run_in_processes(may_call_now, *[(database_url,)] * PROCESS_COUNT)
+    assert sorted(results) == [False] * (PROCESS_COUNT - 1) + [True]
     assert state(harness) == "half_open"
 
 
@@ -278,7 +284,7 @@ def test_after_a_cancelled_probe_another_call_is_the_probe(harness: PricingHarne
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        run(call_shop(cancel_it, COST, harness.context))
+        run_with_fake_time(call_shop(cancel_it, COST, harness.context))
     assert (state(harness), shop_row(harness).pending) == ("half_open", 0.0)
     seconds_until_allowed(harness)
     harness.end_shop_pause()
@@ -293,7 +299,7 @@ def test_a_withdrawn_probe_leaves_the_probe_to_the_next_call(harness: PricingHar
         return False
 
     with pytest.raises(CallWithdrawnError):
-        run(call_shop(never_called, COST, harness.context, is_wanted=not_wanted))
+        run_with_fake_time(call_shop(never_called, COST, harness.context, is_wanted=not_wanted))
     assert (state(harness), shop_row(harness).pending) == ("open", 0.0)
     assert call(harness) == SUCCESS
     assert state(harness) == "closed"
@@ -311,20 +317,20 @@ def test_a_waiting_call_starts_when_the_circuit_closes(
             return SUCCESS
 
         waiting = asyncio.ensure_future(call_shop(successful, COST, harness.context))
-        await come_true(lambda: shop_row(harness).pending > 0)
+        await wait_until_async(lambda: shop_row(harness).pending > 0)
         harness.end_shop_pause()
         return await waiting
 
-    assert run(end_pause_while_waiting()) == SUCCESS
+    assert run_with_fake_time(end_pause_while_waiting()) == SUCCESS
 
 
 def test_a_timed_out_call_has_an_unknown_outcome(harness: PricingHarness) -> None:
     async def never() -> CallResult[str]:
-        leap(31.0)
+        advance_time(31.0)
         await asyncio.Event().wait()
         raise AssertionError
 
-    failure = run(call_shop(never, COST, harness.context)).failure
+    failure = run_with_fake_time(call_shop(never, COST, harness.context)).failure
     assert failure is not None
     assert (failure.kind, failure.outcome_unknown, failure.retryable) == (
         FailureKind.NETWORK,
@@ -345,7 +351,7 @@ def test_the_first_call_of_a_shop_stores_it(database: Database) -> None:
         return SUCCESS
 
     front = storefront(FakeShop(), meter=Meter())
-    run(call_shop(successful, COST, PricingContext(front, database, SystemClock())))
+    run_with_fake_time(call_shop(successful, COST, PricingContext(front, database, SystemClock())))
     with database.reading() as session:
         found = shop_status(session, front.name)
     assert found.bucket is not None
@@ -353,19 +359,19 @@ def test_the_first_call_of_a_shop_stores_it(database: Database) -> None:
 
 
 @pytest.fixture
-def small_bucket(simulated: str) -> Iterator[str]:
-    before = shop_totals(simulated)
-    set_up_shop(
-        simulated,
+def small_bucket(simulator_url: str) -> Iterator[str]:
+    before = shop_totals(simulator_url)
+    configure_shop(
+        simulator_url,
         products=50,
         variants_per_product=5,
         currency="EUR",
         maximum=2000,
         restore_rate=500,
     )
-    yield simulated
+    yield simulator_url
     kept = ("products", "variants_per_product", "currency", "maximum", "restore_rate")
-    set_up_shop(simulated, **{name: before[name] for name in kept})
+    configure_shop(simulator_url, **{name: before[name] for name in kept})
 
 
 def test_processes_that_share_a_bucket_are_never_throttled(
@@ -376,7 +382,7 @@ def test_processes_that_share_a_bucket_are_never_throttled(
     ids = [each.variant_id for each in variants]
     assert drain(database_url, small_bucket, ids, 10) == 10
     writes = [(each.product_id, each.variant_id) for each in variants[:120]]
-    results = at_once(
+    results = run_in_processes(
         write_many, *[(database_url, small_bucket, writes[part::3], 2) for part in range(3)]
     )
     totals = shop_totals(small_bucket)
@@ -431,7 +437,7 @@ def target(variant_id: str | None, product_id: str, number: int) -> WorkTarget:
 def targets(products: int, variants: int = 1) -> list[WorkTarget]:
     return [
         target(each.variant_id, each.product_id, number)
-        for number, each in enumerate(shelf(products, variants), 1)
+        for number, each in enumerate(product_variants(products, variants), 1)
     ]
 
 
@@ -454,7 +460,7 @@ def applied(
 
     front = storefront(shop, calls_at_once=at_once)
     context = ApplyContext(front, Database("sqlite://"), SystemClock(), shop)
-    halt = run(apply_chunk(chosen, TERMS, Owner(), context))
+    halt = run_with_fake_time(apply_chunk(chosen, TERMS, Owner(), context))
     assert sorted(one.target.id for one in settled) == [one.id for one in chosen]
     return {one.target.id: one for one in settled}, halt
 
@@ -464,7 +470,7 @@ def overlap_writes(shop: FakeShop, count: int) -> None:
     first = asyncio.Barrier(count)
 
     async def during_call(kind: str, _subject: object) -> None:
-        if kind == "write" and shop.times("write") <= count:
+        if kind == "write" and shop.call_count("write") <= count:
             await first.wait()
         await asyncio.sleep(0)
 
@@ -473,14 +479,14 @@ def overlap_writes(shop: FakeShop, count: int) -> None:
 
 @pytest.mark.usefixtures("no_rate_limit")
 def test_throttles_halve_the_concurrency() -> None:
-    shop = FakeShop(*shelf(20))
+    shop = FakeShop(*product_variants(20))
     overlap_writes(shop, 4)
     later: list[int] = []
     first = shop._during_call
     assert first is not None
 
     async def counted(kind: str, subject: object) -> None:
-        if kind == "write" and shop.times("write") > 4:
+        if kind == "write" and shop.call_count("write") > 4:
             await asyncio.sleep(0.05)  # longer than it takes to save an outcome
             later.append(shop._open)
         await first(kind, subject)
@@ -489,7 +495,7 @@ def test_throttles_halve_the_concurrency() -> None:
     for product in range(1, 5):
         shop.fail_once(str(product), THROTTLED)
     settled, halt = applied(shop, targets(20), at_once=4)
-    assert (shop.most_at_once, max(later), halt) == (4, 2, None)
+    assert (shop.max_concurrent, max(later), halt) == (4, 2, None)
     assert sorted(number for number, one in settled.items() if isinstance(one, RequeuedResult)) == [
         1,
         2,
@@ -501,18 +507,18 @@ def test_throttles_halve_the_concurrency() -> None:
 @pytest.mark.usefixtures("no_rate_limit")
 def test_throttled_tasks_still_settle_every_product() -> None:
     """Every call is throttled, including the last ones."""
-    shop = FakeShop(*shelf(8))
+    shop = FakeShop(*product_variants(8))
     overlap_writes(shop, 5)
     for product in range(1, 9):
         shop.fail_once(str(product), THROTTLED)
     settled, halt = applied(shop, targets(8))
-    assert (len(settled), halt, shop.times("write")) == (8, None, 8)
+    assert (len(settled), halt, shop.call_count("write")) == (8, None, 8)
     assert {type(one) for one in settled.values()} == {RequeuedResult}
 
 
 @pytest.mark.usefixtures("no_rate_limit")
 def test_a_critical_failure_halts_and_requeues_untried_targets() -> None:
-    shop = FakeShop(*shelf(6))
+    shop = FakeShop(*product_variants(6))
     shop.fail_once("2", UNAUTHORISED)
     settled, halt = applied(shop, targets(6), at_once=1)
     assert halt is not None
@@ -531,7 +537,7 @@ def test_a_critical_failure_halts_and_requeues_untried_targets() -> None:
         for one in settled.values()
         if isinstance(one, RequeuedResult)
     )
-    assert shop.times("write") == 2
+    assert shop.call_count("write") == 2
 
 
 def test_targets_of_a_paused_shop_wait_as_long_as_the_shop(
@@ -548,7 +554,7 @@ def test_targets_of_a_paused_shop_wait_as_long_as_the_shop(
         return await call()
 
     monkeypatch.setattr("automation_pipeline.pricing.worker.call_shop", rests)
-    shop = FakeShop(*shelf(3))
+    shop = FakeShop(*product_variants(3))
     settled, halt = applied(shop, targets(3))
     assert halt == ApplyHalt(pause_seconds=42.0)
     assert {
@@ -556,13 +562,15 @@ def test_targets_of_a_paused_shop_wait_as_long_as_the_shop(
         for one in settled.values()
         if isinstance(one, RequeuedResult)
     } == {(42.0, None)}
-    assert shop.times("write") == 0
+    assert shop.call_count("write") == 0
 
 
 @pytest.mark.usefixtures("no_rate_limit")
 def test_withdrawn_targets_are_requeued_untried() -> None:
-    shop = FakeShop(*shelf(4))
-    settled, halt = applied(shop, targets(4), at_once=1, is_wanted=lambda: shop.times("write") < 2)
+    shop = FakeShop(*product_variants(4))
+    settled, halt = applied(
+        shop, targets(4), at_once=1, is_wanted=lambda: shop.call_count("write") < 2
+    )
     assert [type(settled[number]) for number in range(1, 5)] == [
         AppliedResult,
         AppliedResult,
@@ -574,20 +582,20 @@ def test_withdrawn_targets_are_requeued_untried() -> None:
 
 @pytest.mark.usefixtures("no_rate_limit")
 def test_after_a_failed_read_all_targets_are_requeued_with_a_known_outcome() -> None:
-    shop = FakeShop(*shelf(2))
+    shop = FakeShop(*product_variants(2))
     shop.fail_once(PRICES, LOST)
     settled, _ = applied(shop, targets(2))
     assert [(type(one), one.outcome_unknown) for one in settled.values()] == [
         (RequeuedResult, False)
     ] * 2
-    assert shop.times("write") == 0
+    assert shop.call_count("write") == 0
 
 
 @pytest.mark.usefixtures("no_rate_limit")
 def test_a_target_without_a_variant_fails_without_a_call() -> None:
     shop = FakeShop()
     settled, _ = applied(shop, [target(None, "1", 1)])
-    assert (type(settled[1]), shop.called) == (FailedResult, [])
+    assert (type(settled[1]), shop.calls) == (FailedResult, [])
 
 
 @pytest.mark.usefixtures("no_rate_limit")
@@ -596,7 +604,7 @@ def test_a_variant_missing_from_the_answer_has_an_unknown_outcome() -> None:
         async def write(self, product_id: str, writes: Sequence[object]) -> CallResult[object]:
             return CallResult(value={})
 
-    settled, _ = applied(ForgetfulShop(*shelf(1)), targets(1))
+    settled, _ = applied(ForgetfulShop(*product_variants(1)), targets(1))
     one = settled[1]
     assert isinstance(one, RequeuedResult)
     assert (one.outcome_unknown, one.progress.attempts) == (True, 1)
@@ -613,7 +621,7 @@ def test_a_variant_missing_from_the_answer_has_an_unknown_outcome() -> None:
 def test_every_target_is_settled_once_under_any_failures(
     faults: list[tuple[int, FailureSignal]], at_once: int, bursts: bool
 ) -> None:
-    shop = FakeShop(*shelf(12))
+    shop = FakeShop(*product_variants(12))
     for product, signal in faults:
         shop.fail_once(str(product), signal)
     if bursts:
@@ -622,7 +630,7 @@ def test_every_target_is_settled_once_under_any_failures(
         patch.setattr("automation_pipeline.pricing.worker.call_shop", call_directly)
         settled, halt = applied(shop, targets(12), at_once=at_once)
     assert halt is None
-    assert shop.most_at_once <= at_once
+    assert shop.max_concurrent <= at_once
     assert sum(isinstance(one, AppliedResult) for one in settled.values()) == len(shop.written)
 
 
@@ -630,8 +638,8 @@ SHOP = "shop.test"
 
 
 @pytest.fixture
-def three_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"calls_at_once": 1})
+def three_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*product_variants(3)), {"calls_at_once": 1})
 
 
 def pause(
@@ -654,10 +662,10 @@ def make_targets_old(harness: PricingHarness, run: RuleRun) -> None:
 def test_a_run_does_not_call_a_paused_shop(three_product_harness: PricingHarness) -> None:
     run = three_product_harness.queued_run()
     pause(three_product_harness)
-    three_product_harness.shop.called.clear()
+    three_product_harness.shop.calls.clear()
     left = three_product_harness.work(run)
     row = three_product_harness.run_row(run.id)
-    assert (left.status, left.resume_at, row.lease_owner, three_product_harness.shop.called) == (
+    assert (left.status, left.resume_at, row.lease_owner, three_product_harness.shop.calls) == (
         "APPLYING",
         None,
         None,
@@ -693,7 +701,7 @@ def test_a_pause_stops_a_run_before_its_next_call_until_resumed(
     make_targets_old(three_product_harness, run)
     resume(three_product_harness)
     assert three_product_harness.work(run).status == "APPLIED"
-    assert [three_product_harness.shop.times_written(one) for one in ("101", "201", "301")] == [
+    assert [three_product_harness.shop.write_count(one) for one in ("101", "201", "301")] == [
         1,
         1,
         1,
@@ -731,8 +739,8 @@ def test_a_pause_reason_has_at_most_1000_characters(three_product_harness: Prici
 
 
 @pytest.fixture
-def two_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(2)))
+def two_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*product_variants(2)))
 
 
 def resume_by_name(harness: PricingHarness, shop: str = SHOP) -> ShopShown:

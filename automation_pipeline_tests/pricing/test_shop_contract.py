@@ -30,15 +30,15 @@ from automation_pipeline_tests.fakes.shop import (
     PRICES,
     THROTTLED,
     FakeShop,
-    shelf,
+    product_variants,
     storefront,
     variant,
 )
-from automation_pipeline_tests.outside import (
+from automation_pipeline_tests.simulator_control import (
     NO_CERTIFICATES,
     SHOP_TOKEN,
-    fault,
-    set_up_shop,
+    add_faults,
+    configure_shop,
     shop_totals,
 )
 
@@ -102,7 +102,7 @@ def shop_setup(request: pytest.FixtureRequest) -> Iterator[ShopSetup]:
     if request.param == "fake":
         yield in_memory()
         return
-    with over_http(request.getfixturevalue("simulated")) as shop_setup:
+    with over_http(request.getfixturevalue("simulator_url")) as shop_setup:
         yield shop_setup
 
 
@@ -110,8 +110,11 @@ def in_memory() -> ShopSetup:
     fake = FakeShop(bucket=BucketStatus(2000, 2000, 100))
 
     def stock(products: int) -> None:
-        fake.put(
-            *(replace(each, is_active=each.product_id not in DRAFTS) for each in shelf(products, 2))
+        fake.add(
+            *(
+                replace(each, is_active=each.product_id not in DRAFTS)
+                for each in product_variants(products, 2)
+            )
         )
 
     def fail_all(signal: FailureSignal, rule: dict[str, object]) -> None:
@@ -129,7 +132,7 @@ def in_memory() -> ShopSetup:
         fail_all=fail_all,
         drop_answer=drop_answer,
         limit_bucket=lambda points: fake.set_bucket(BucketStatus(points, points, 0.05)),
-        written=fake.times_written,
+        written=fake.write_count,
     )
 
 
@@ -142,7 +145,7 @@ def over_http(url: str) -> Iterator[ShopSetup]:
         )
 
     def stock(products: int) -> None:
-        set_up_shop(url, products=products, variants_per_product=2, currency="EUR")
+        configure_shop(url, products=products, variants_per_product=2, currency="EUR")
 
     before = shop_totals(url)
     stock(8)
@@ -150,8 +153,8 @@ def over_http(url: str) -> Iterator[ShopSetup]:
         yield ShopSetup(
             stock=stock,
             opened=opened,
-            fail_all=lambda _, rule: fault(url, {"route": "shop.graphql", **rule}),
-            drop_answer=lambda product_id, after: fault(
+            fail_all=lambda _, rule: add_faults(url, {"route": "shop.graphql", **rule}),
+            drop_answer=lambda product_id, after: add_faults(
                 url,
                 {
                     "route": "shop.graphql",
@@ -161,12 +164,12 @@ def over_http(url: str) -> Iterator[ShopSetup]:
                     "first": 1,
                 },
             ),
-            limit_bucket=lambda points: set_up_shop(url, maximum=points, restore_rate=0.05),
+            limit_bucket=lambda points: configure_shop(url, maximum=points, restore_rate=0.05),
             written=lambda variant_id: shop_totals(url)["writes"].get(variant_id, 0),
         )
     finally:
         kept = ("products", "variants_per_product", "currency", "maximum", "restore_rate")
-        set_up_shop(url, **{name: before[name] for name in kept})
+        configure_shop(url, **{name: before[name] for name in kept})
 
 
 def setting(
@@ -383,7 +386,7 @@ def test_the_check_raises_a_transient_or_a_permanent_error(
 
 
 def test_the_fake_fails_as_often_as_scripted_and_records_every_call() -> None:
-    fake = FakeShop(*shelf(1))
+    fake = FakeShop(*product_variants(1))
     fake.fail_once("1", FailureSignal(status=500), FailureSignal(status=429), retry_after_seconds=5)
     fake.fail_once(PAGES, FailureSignal(status=503))
     fake.fail_always(PRICES, LOST)
@@ -395,12 +398,16 @@ def test_the_fake_fails_as_often_as_scripted_and_records_every_call() -> None:
             return [called.failure and called.failure.kind.value for called in (*writes, *reads)]
 
     assert asyncio.run(work()) == ["server", "rate_limit", None, "server", None, "network"]
-    assert fake.called == [("write", "1")] * 3 + [("page", None)] * 2 + [("prices", ("101",))]
-    assert (fake.times("write", "1"), fake.times("page"), fake.times_written("101")) == (3, 2, 1)
+    assert fake.calls == [("write", "1")] * 3 + [("page", None)] * 2 + [("prices", ("101",))]
+    assert (fake.call_count("write", "1"), fake.call_count("page"), fake.write_count("101")) == (
+        3,
+        2,
+        1,
+    )
 
 
 def test_the_fake_refuses_single_variants_and_can_be_edited() -> None:
-    fake = FakeShop(*shelf(1, 2))
+    fake = FakeShop(*product_variants(1, 2))
     fake.refuse("101")
     fake.edit("102", amount=777, compare_at=999)
     assert (fake.price("102"), fake.amounts()) == (
@@ -419,19 +426,21 @@ def test_the_fake_counts_concurrent_calls_and_runs_the_hook_during_a_call() -> N
         if kind == "write":
             fake.edit("101", amount=42)
 
-    fake = FakeShop(*shelf(3), during_call=edit_price)
+    fake = FakeShop(*product_variants(3), during_call=edit_price)
 
     async def both() -> None:
         await asyncio.gather(fake.prices(["101"]), fake.prices(["201"]))
         await fake.write("2", [setting(variant("201", "2"), 5)])
 
     asyncio.run(both())
-    assert (fake.most_at_once, fake.amounts()) == (2, {"101": 42, "201": 5, "301": 1000})
+    assert (fake.max_concurrent, fake.amounts()) == (2, {"101": 42, "201": 5, "301": 1000})
 
 
 def test_the_bucket_of_the_fake_refills_over_time() -> None:
     times = iter([0.0, 0.0, 1.0, 21.0])
-    fake = FakeShop(*shelf(1), bucket=BucketStatus(10, 100, 0.5), seconds=lambda: next(times))
+    fake = FakeShop(
+        *product_variants(1), bucket=BucketStatus(10, 100, 0.5), seconds=lambda: next(times)
+    )
     write = [setting(variant("101"), 5)]
     called = [asyncio.run(fake.write("1", write)) for _ in range(3)]
     assert [each.failure and each.failure.retry_after_seconds for each in called] == [

@@ -10,7 +10,7 @@ from automation_pipeline.core.clock import iso
 from automation_pipeline.pricing.pricing_rules import delete_rule, lock_rule, update_rule
 from automation_pipeline.pricing.rules.runs import DuePriceRules
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.pricing.rows import (
     SHOP,
     a_rule,
@@ -28,13 +28,13 @@ from automation_pipeline_tests.pricing.rows import (
     start_due_or_request,
     stored_requests,
 )
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 HOUR = timedelta(hours=1)
 NOTHING = DuePriceRules()
 
 
-def in_hours(clock: StandingClock, hours: float) -> str:
+def in_hours(clock: FakeClock, hours: float) -> str:
     return iso(clock.now() + hours * HOUR)
 
 
@@ -44,13 +44,13 @@ def end_run(run_id: int, database: Database, at: datetime, status: str = "APPLIE
     )
 
 
-def test_a_due_rule_is_started(database: Database, clock: StandingClock) -> None:
+def test_a_due_rule_is_started(database: Database, clock: FakeClock) -> None:
     rule, due_at = (
         a_rule(database, clock, project_id="eu", scheduleAt=iso(clock.now())),
         clock.now(),
     )
     a_rule(database, clock, scheduleAt=in_hours(clock, 1))
-    clock.pass_time(timedelta(minutes=3))
+    clock.advance(timedelta(minutes=3))
     report = start_due(database, clock)
     [row] = run_rows(database)
     assert report == DuePriceRules(started=(row.id,))
@@ -87,7 +87,7 @@ def test_a_due_rule_is_started(database: Database, clock: StandingClock) -> None
 
 @pytest.mark.parametrize("fields", [{"enabled": False}, {"scheduleAt": None}, {}])
 def test_a_rule_that_is_not_due_is_not_started(
-    fields: dict[str, object], database: Database, clock: StandingClock
+    fields: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, **{"scheduleAt": in_hours(clock, -1), **fields})
     if not fields:
@@ -100,13 +100,13 @@ def test_a_rule_that_is_not_due_is_not_started(
     ("status", "requested"), [("PREVIEW", "apply"), ("QUEUED", None), ("APPLYING", None)]
 )
 def test_a_due_rule_is_postponed_until_its_active_run_ends(
-    status: str, requested: str | None, database: Database, clock: StandingClock
+    status: str, requested: str | None, database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 0))
     run_id = a_run(database, rule, status, clock.now(), wish=requested)
     for _ in range(2):
         assert start_due(database, clock) == DuePriceRules(put_off=(rule.id,))
-        clock.pass_time(HOUR)
+        clock.advance(HOUR)
     assert stored_requests(database) == []
     end_run(run_id, database, clock.now())
     report = start_due(database, clock)
@@ -114,11 +114,11 @@ def test_a_due_rule_is_postponed_until_its_active_run_ends(
 
 
 def test_a_promotion_that_ended_during_an_outage_is_missed(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     due_at = clock.now()
     rule = a_rule(database, clock, scheduleAt=iso(due_at), endsAt=in_hours(clock, 1))
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(missed=(rule.id,))
     assert start_due(database, clock) == NOTHING
     assert run_rows(database) == []
@@ -131,14 +131,12 @@ def test_a_promotion_that_ended_during_an_outage_is_missed(
     }
 
 
-def test_a_rule_is_started_once_per_scheduled_time(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_rule_is_started_once_per_scheduled_time(database: Database, clock: FakeClock) -> None:
     rule, due_at = a_rule(database, clock, scheduleAt=iso(clock.now())), iso(clock.now())
     good = a_rule(database, clock, scheduleAt=in_hours(clock, 1))
     [run_id] = start_due(database, clock).started
     end_run(run_id, database, clock.now())
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     update_rule(rule.id, {"scheduleAt": due_at}, database=database, clock=clock, actor="user:12")
     report = start_due(database, clock)
     assert (report.before, len(report.started)) == ((rule.id,), 1)
@@ -149,7 +147,7 @@ def test_a_rule_is_started_once_per_scheduled_time(
 
 @pytest.mark.parametrize("status", ["APPLIED", "PARTIAL"])
 def test_applied_prices_are_rolled_back_at_the_end_of_a_promotion(
-    status: str, database: Database, clock: StandingClock
+    status: str, database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     targets = (
@@ -157,7 +155,7 @@ def test_applied_prices_are_rolled_back_at_the_end_of_a_promotion(
     )
     run_id = a_run(database, rule, status, clock.now(), targets, requests=4, rollbacks=2)
     assert start_due(database, clock) == NOTHING
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
     row = run_row(database, run_id)
     assert (row.status, row.wish, row.wished_by, row.rollbacks) == (
@@ -175,7 +173,7 @@ def test_applied_prices_are_rolled_back_at_the_end_of_a_promotion(
 
 
 def test_runs_of_an_ended_promotion_are_rolled_back_newest_first(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     rule, other = (a_rule(database, clock, endsAt=in_hours(clock, hours)) for hours in (1, 9))
     first = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
@@ -184,7 +182,7 @@ def test_runs_of_an_ended_promotion_are_rolled_back_newest_first(
     a_run(database, rule, "FAILED", clock.now(), ["FAILED"])
     a_run(database, other, "APPLIED", clock.now(), ["APPLIED"])
     last = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"])
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(last,))
     assert start_due(database, clock) == DuePriceRules()
     change_run(database, last, wish=None)
@@ -194,13 +192,13 @@ def test_runs_of_an_ended_promotion_are_rolled_back_newest_first(
 
 @pytest.mark.parametrize("requested", [None, "retry"])
 def test_a_repair_ends_with_the_run_that_it_repaired(
-    requested: str | None, database: Database, clock: StandingClock
+    requested: str | None, database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     fields = {"trigger": "repair", "wish": requested, "parent_run_id": run_id}
     repair = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], **fields)
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
     row = run_row(database, repair)
     assert (row.status, row.wish, row.promotion_ended_at) == ("PARTIAL", None, clock.now())
@@ -213,12 +211,12 @@ def test_a_repair_ends_with_the_run_that_it_repaired(
     "fields", [{"wish": "rollback"}, {"lease_until": datetime.fromisoformat("9000-01-01T00:00Z")}]
 )
 def test_the_end_of_a_promotion_waits_for_an_active_repair(
-    fields: dict[str, object], database: Database, clock: StandingClock
+    fields: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     repair = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], trigger="repair", **fields)
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == NOTHING
     assert run_row(database, repair).promotion_ended_at is None
     change_run(database, repair, wish=None, lease_until=None)
@@ -227,12 +225,12 @@ def test_the_end_of_a_promotion_waits_for_an_active_repair(
 
 @pytest.mark.parametrize("status", ["QUEUED", "APPLYING"])
 def test_the_end_of_a_promotion_waits_for_another_active_run(
-    status: str, database: Database, clock: StandingClock
+    status: str, database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     first = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     last = a_run(database, rule, status, clock.now(), ["QUEUED"])
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == NOTHING
     end_run(last, database, clock.now(), "FAILED")
     assert start_due(database, clock) == DuePriceRules(ended=(first,))
@@ -240,7 +238,7 @@ def test_the_end_of_a_promotion_waits_for_another_active_run(
 
 @pytest.mark.parametrize("how", ["disabled", "deleted"])
 def test_a_promotion_of_a_disabled_or_deleted_rule_ends(
-    how: str, database: Database, clock: StandingClock
+    how: str, database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
@@ -248,23 +246,21 @@ def test_a_promotion_of_a_disabled_or_deleted_rule_ends(
         delete_rule(rule.id, database=database, clock=clock, actor="user:12")
     else:
         update_rule(rule.id, {"enabled": False}, database=database, clock=clock, actor="user:12")
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
 
 
-def test_an_active_run_is_rolled_back_after_it_ends(
-    database: Database, clock: StandingClock
-) -> None:
+def test_an_active_run_is_rolled_back_after_it_ends(database: Database, clock: FakeClock) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(database, rule, "APPLYING", clock.now(), ["APPLYING"])
-    clock.pass_time(2 * HOUR)
+    clock.advance(2 * HOUR)
     assert start_due(database, clock) == NOTHING
     end_run(run_id, database, clock.now())
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
 
 
 def test_the_end_of_a_promotion_replaces_a_requested_retry(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(
@@ -276,14 +272,14 @@ def test_the_end_of_a_promotion_replaces_a_requested_retry(
         wish="retry",
         wished_by="user:1",
     )
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
     assert run_row(database, run_id).wish == "rollback"
     assert marked_targets(database, run_id) == [("APPLIED", True), ("FAILED", False)]
 
 
 def test_the_end_of_a_promotion_waits_for_a_requested_rollback(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     run_id = a_run(
@@ -295,7 +291,7 @@ def test_the_end_of_a_promotion_waits_for_a_requested_rollback(
         wish="rollback",
         rollback_force=True,
     )
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == NOTHING
     assert marked_targets(database, run_id) == [("APPLIED", False)] * 2
     change_run(database, run_id, wish=None, rollback_force=False)
@@ -306,33 +302,31 @@ def test_the_end_of_a_promotion_waits_for_a_requested_rollback(
     ("lease_until", "is_held"), [("9000-01-01T00:00Z", True), ("2020-01-01T00:00Z", False)]
 )
 def test_the_end_of_a_promotion_waits_for_a_claimed_run(
-    lease_until: str, *, is_held: bool, database: Database, clock: StandingClock
+    lease_until: str, *, is_held: bool, database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
     until = datetime.fromisoformat(lease_until)
     run_id = a_run(
         database, rule, "APPLIED", clock.now(), ["APPLIED"], lease_owner="w", lease_until=until
     )
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     assert start_due(database, clock) == (NOTHING if is_held else DuePriceRules(ended=(run_id,)))
     change_run(database, run_id, lease_until=None)
     assert start_due(database, clock) == (DuePriceRules(ended=(run_id,)) if is_held else NOTHING)
 
 
 def test_an_ended_promotion_is_rolled_back_before_its_next_start_is_missed(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=in_hours(clock, 1), endsAt=in_hours(clock, 2))
     run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
-    clock.pass_time(3 * HOUR)
+    clock.advance(3 * HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
     assert start_due(database, clock) == DuePriceRules(missed=(rule.id,))
 
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
-def test_a_locked_rule_is_started_by_the_next_tick(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_locked_rule_is_started_by_the_next_tick(database: Database, clock: FakeClock) -> None:
     held, free = (a_rule(database, clock, scheduleAt=iso(clock.now())) for _ in range(2))
     with database.transaction() as session:
         lock_rule(session, held.id)
@@ -351,7 +345,7 @@ def test_a_locked_rule_is_started_by_the_next_tick(
 def test_a_promotion_starts_and_ends_at_most_once_for_any_ticks(
     data: st.DataObject, database: Database
 ) -> None:
-    clock = StandingClock(datetime.fromisoformat("2026-05-04T10:00:00Z"))
+    clock = FakeClock(datetime.fromisoformat("2026-05-04T10:00:00Z"))
     delete_all(database)  # Hypothesis may abort an example
     starts, lasts = data.draw(st.integers(-3, 5)), data.draw(st.integers(1, 6))
     rule = a_rule(
@@ -360,7 +354,7 @@ def test_a_promotion_starts_and_ends_at_most_once_for_any_ticks(
     begins_at, ends_at = clock.now() + starts * HOUR, clock.now() + (starts + lasts) * HOUR
     started, ended, missed = list[int](), list[int](), list[int]()
     for hours in (*data.draw(st.lists(st.integers(0, 4), max_size=6)), 12, 0):
-        clock.pass_time(hours * HOUR)
+        clock.advance(hours * HOUR)
         report = start_due(database, clock)
         if report.started:
             assert begins_at <= clock.now() < ends_at
@@ -382,14 +376,14 @@ def test_a_promotion_starts_and_ends_at_most_once_for_any_ticks(
 
 
 def test_concurrent_processes_start_a_rule_and_end_a_promotion_once(
-    database: Database, database_url: str, clock: StandingClock
+    database: Database, database_url: str, clock: FakeClock
 ) -> None:
     for _ in range(5):
         a_rule(database, clock, scheduleAt=iso(clock.now()))
         over = a_rule(database, clock, endsAt=iso(clock.now()))
         a_run(database, over, "APPLIED", clock.now(), ["APPLIED"])
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
-    at_once(start_due_many, *[(database_url, now, 3)] * CREW)
+    run_in_processes(start_due_many, *[(database_url, now, 3)] * PROCESS_COUNT)
     start_due(database, clock)
     rows = run_rows(database)
     assert len({row.rule_id for row in rows}) == len(rows) == 10
@@ -399,11 +393,11 @@ def test_concurrent_processes_start_a_rule_and_end_a_promotion_once(
 
 
 def test_a_due_rule_and_a_concurrent_request_create_one_run(
-    database: Database, database_url: str, clock: StandingClock
+    database: Database, database_url: str, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
-    made = at_once(
+    made = run_in_processes(
         start_due_or_request,
         *((database_url, now, rule_id) for rule_id in (0, 0, rule.id, rule.id)),
     )
@@ -411,7 +405,7 @@ def test_a_due_rule_and_a_concurrent_request_create_one_run(
 
 
 def test_a_requested_run_postpones_the_scheduled_start(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
     requested_run(rule, database, clock)

@@ -51,8 +51,14 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.statements import database_time
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf, storefront, variant
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import (
+    PRICES,
+    FakeShop,
+    product_variants,
+    storefront,
+    variant,
+)
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.pricing.harness import PricingHarness, during_first_write
 
@@ -68,9 +74,11 @@ UNREACHED = FailureSignal(code="ECONNREFUSED")
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
     """A worker that never waits for targets that are not due."""
-    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(3)), {"longest_pause_seconds": 0.0}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -101,11 +109,11 @@ def keys(harness: PricingHarness, variant_id: str, run: RuleRun) -> list[str]:
 
 def test_a_run_is_applied_as_it_was_previewed(harness: PricingHarness) -> None:
     run = harness.queued_run()
-    harness.shop.called.clear()
+    harness.shop.calls.clear()
     ended = harness.work(run)
     assert (ended.status, ended.targets.applied, ended.success_rate) == ("APPLIED", 3, 1.0)
     assert harness.shop.amounts() == {"101": 900, "201": 900, "301": 900}
-    assert [kind for kind, _ in harness.shop.called] == ["prices", "write", "write", "write"]
+    assert [kind for kind, _ in harness.shop.calls] == ["prices", "write", "write", "write"]
     assert harness.transitions("rule run", run.id) == [
         ("PREVIEW", "QUEUED"),
         ("QUEUED", "APPLYING"),
@@ -152,7 +160,7 @@ def test_a_target_that_always_fails_is_called_four_times(harness: PricingHarness
         wanted * 0.8 <= wait < wanted * 1.2 + TOLERANCE
         for wait, wanted in zip(nominal, [2000, 4000, 8000], strict=True)
     ] == [True] * 3
-    assert (ended.status, ended.error_type, harness.shop.times("write")) == (
+    assert (ended.status, ended.error_type, harness.shop.call_count("write")) == (
         "FAILED",
         "ALL_TARGETS_FAILED",
         4,
@@ -173,7 +181,7 @@ def test_a_throttled_call_uses_no_attempt_and_pauses_the_shop(harness: PricingHa
     assert harness.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 1
     harness.make_due(run.id)
     assert harness.work(run).status == "APPLYING"
-    assert harness.shop.times("write") == 1
+    assert harness.shop.call_count("write") == 1
     harness.end_shop_pause()
     harness.make_due(run.id)
     assert harness.work(run).status == "APPLIED"
@@ -187,7 +195,7 @@ def test_after_a_lost_answer_the_price_is_read_and_not_written_twice(
     harness.work(run)
     harness.make_due(run.id)
     assert harness.work(run).status == "APPLIED"
-    assert [harness.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    assert [harness.shop.write_count(one) for one in ("101", "201", "301")] == [1, 1, 1]
     assert [row.was_found for row in harness.changes(run.id)] == [False, False, True]
     assert {(row.from_amount, row.to_amount) for row in harness.changes(run.id)} == {(1000, 900)}
 
@@ -214,7 +222,7 @@ def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
         harness.work(run)
     harness.expire_claim(run.id)
     assert harness.work(run).status == "APPLIED"
-    assert [harness.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    assert [harness.shop.write_count(one) for one in ("101", "201", "301")] == [1, 1, 1]
 
 
 def test_after_the_last_answer_is_lost_the_price_is_read_before_failing(
@@ -230,7 +238,7 @@ def test_after_the_last_answer_is_lost_the_price_is_read_before_failing(
     harness.make_due(run.id)
     assert harness.work(run).status == "APPLIED"
     assert (
-        harness.shop.times_written("201"),
+        harness.shop.write_count("201"),
         [row.was_found for row in harness.changes(run.id)][-1],
     ) == (1, True)
 
@@ -247,17 +255,17 @@ def test_time_spent_waiting_does_not_count_towards_the_timeout(harness: PricingH
 
 def test_a_run_of_another_shop_is_refused_by_the_worker(harness: PricingHarness) -> None:
     run = harness.queued_run()
-    other = FakeShop(*shelf(3))
+    other = FakeShop(*product_variants(3))
     front = replace(storefront(other), name="other.test")
     with pytest.raises(ConflictError, match=r"is about shop\.test"):
         harness.run_async(
             work_run(run.id, PricingContext(front, harness.database, harness.clock), "elsewhere")
         )
-    assert (other.called, harness.run(run.id).status) == ([], "QUEUED")
+    assert (other.calls, harness.run(run.id).status) == ([], "QUEUED")
 
 
 def test_guardrails_set_during_a_run_apply_to_the_next_chunk(harness: PricingHarness) -> None:
-    harness.shop = FakeShop(*shelf(60))
+    harness.shop = FakeShop(*product_variants(60))
     run = harness.queued_run()
 
     async def once(kind: str, _subject: object) -> None:
@@ -286,7 +294,7 @@ def test_a_stale_price_is_read_again_before_the_write(
     harness.shop._during_call = time_passes
     ended = harness.work(run)
     assert (ended.status, harness.shop.amounts()["301"]) == ("PARTIAL", 5555)
-    assert harness.shop.times("prices") == 2
+    assert harness.shop.call_count("prices") == 2
 
 
 def test_an_answer_with_another_price_does_not_confirm_the_write(
@@ -309,13 +317,13 @@ def test_an_answer_with_another_price_does_not_confirm_the_write(
 
 
 def test_targets_of_one_failed_call_have_the_same_due_time(harness: PricingHarness) -> None:
-    harness.shop = FakeShop(*shelf(1, 50))
+    harness.shop = FakeShop(*product_variants(1, 50))
     run = harness.queued_run()
     harness.shop.fail_once("1", BUSY)
     harness.work(run)
     assert len({target.next_attempt_at for target in harness.targets(run.id)}) == 1
     harness.make_due(run.id)
-    assert (harness.work(run).status, harness.shop.times("write")) == ("APPLIED", 2)
+    assert (harness.work(run).status, harness.shop.call_count("write")) == ("APPLIED", 2)
 
 
 def test_a_price_changed_by_hand_is_not_overwritten(harness: PricingHarness) -> None:
@@ -352,13 +360,13 @@ def test_guardrails_are_checked_again_before_the_write(harness: PricingHarness) 
 
 
 def test_a_refused_token_stops_the_run(harness: PricingHarness) -> None:
-    harness.shop = FakeShop(*shelf(60))
+    harness.shop = FakeShop(*product_variants(60))
     run = harness.queued_run()
     harness.shop_options["calls_at_once"] = 1
     harness.shop.fail_always("4", REFUSED)
     ended = harness.work(run)
     assert (ended.status, ended.targets.applied, ended.targets.failed) == ("PARTIAL", 3, 57)
-    assert harness.shop.times("write") == 4
+    assert harness.shop.call_count("write") == 4
     assert {target.error_type for target in harness.targets(run.id)} == {None, "authentication"}
 
 
@@ -367,15 +375,15 @@ def test_a_critical_failure_of_the_first_call_fails_the_run(harness: PricingHarn
     harness.shop.fail_always(PRICES, FailureSignal(status=423))
     ended = harness.work(run)
     assert (ended.status, ended.error_type, ended.targets.failed) == ("FAILED", "CRITICAL", 3)
-    assert harness.shop.times("write") == 0
+    assert harness.shop.call_count("write") == 0
 
 
 def test_variants_of_a_product_share_a_call_and_fail_individually(harness: PricingHarness) -> None:
-    harness.shop = FakeShop(*shelf(2, 3))
+    harness.shop = FakeShop(*product_variants(2, 3))
     run = harness.queued_run()
     harness.shop.refuse("102")
     ended = harness.work(run)
-    assert (ended.status, harness.shop.times("write")) == ("PARTIAL", 2)
+    assert (ended.status, harness.shop.call_count("write")) == ("PARTIAL", 2)
     assert {
         one: status for one, status in harness.statuses(run.id).items() if status != "APPLIED"
     } == {"102": "FAILED"}
@@ -392,11 +400,11 @@ def test_a_price_that_is_already_set_is_not_written(harness: PricingHarness) -> 
     run = harness.queued_run()
     harness.shop.edit("101", amount=900)
     assert harness.work(run).status == "APPLIED"
-    assert harness.shop.times_written("101") == 0
+    assert harness.shop.write_count("101") == 0
 
 
 def test_concurrent_calls_are_limited(harness: PricingHarness) -> None:
-    harness.shop = FakeShop(*shelf(24))
+    harness.shop = FakeShop(*product_variants(24))
     run = harness.queued_run()
     harness.shop_options["calls_at_once"] = 4
     four = asyncio.Barrier(4)
@@ -407,7 +415,7 @@ def test_concurrent_calls_are_limited(harness: PricingHarness) -> None:
 
     harness.shop._during_call = wait_for_three_others
     harness.work(run)
-    assert harness.shop.most_at_once == 4
+    assert harness.shop.max_concurrent == 4
 
 
 def test_a_scheduled_run_without_targets_ends_applied(harness: PricingHarness) -> None:
@@ -450,8 +458,8 @@ def test_a_run_waits_for_a_variant_that_another_run_writes(harness: PricingHarne
 
 
 @pytest.fixture
-def waiting_harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(3)))
+def waiting_harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*product_variants(3)))
 
 
 def finish(harness: PricingHarness, run_id: int) -> None:
@@ -469,13 +477,13 @@ def test_a_run_waits_for_another_run_of_its_rule_without_reading_the_catalogue(
     other, run_id = waiting_harness.previewed_run(rule), waiting_harness.scheduled_run(rule)
     finish(waiting_harness, other.id)
     waiting_harness.set_run(other.id, status=status, wish=requested)
-    waiting_harness.shop.called.clear()
+    waiting_harness.shop.calls.clear()
     waiting = waiting_harness.work_id(run_id)
     assert (
         waiting.status,
         waiting.wish,
         waiting.previewed_at,
-        waiting_harness.shop.called,
+        waiting_harness.shop.calls,
     ) == (
         "PREVIEW",
         "apply",
@@ -563,8 +571,10 @@ def test_a_heartbeat_after_the_release_of_the_claim_is_harmless(
 
 
 @pytest.fixture
-def two_product_harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(2)), {"longest_pause_seconds": 0.0})
+def two_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(2)), {"longest_pause_seconds": 0.0}
+    )
 
 
 def observations(harness: PricingHarness) -> dict[str, float]:
@@ -717,7 +727,7 @@ def test_after_a_lost_claim_nothing_is_saved_and_the_next_worker_reads(
     harness.expire_claim(run.id)
     ended = harness.work(run)
     assert (ended.status, harness.run_row(run.id).lease_token) == ("APPLIED", 3)
-    assert [harness.shop.times_written(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    assert [harness.shop.write_count(one) for one in ("101", "201", "301")] == [1, 1, 1]
     assert [row.was_found for row in harness.changes(run.id)] == [True, False, False]
 
 
@@ -735,7 +745,7 @@ def test_the_number_of_statements_per_chunk_is_constant(
 ) -> None:
     observations: dict[int, list[int]] = {}
     for variants in (5, 250):
-        harness.shop = FakeShop(*shelf(1, variants))
+        harness.shop = FakeShop(*product_variants(1, variants))
         run = harness.queued_run(harness.rule(name=f"{variants}", onDrift="overwrite"))
         work = applying(harness, claim(harness, run))
         with statements(harness.database) as claiming:

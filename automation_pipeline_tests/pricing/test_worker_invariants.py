@@ -36,8 +36,8 @@ from automation_pipeline.pricing.runs import (
 from automation_pipeline.pricing.shop import pause_shop, resume_shop
 from automation_pipeline.pricing.tables import RuleTargetRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
 
 SHOP = "shop.test"
@@ -75,9 +75,9 @@ class RunLifecycle(RuleBasedStateMachine):
     def __init__(self, new_database: Callable[[], Database]) -> None:
         super().__init__()
         self.database = new_database()
-        self.clock = StandingClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
+        self.clock = FakeClock(datetime(2026, 5, 4, 10, 0, tzinfo=UTC))
         self.harness = PricingHarness(
-            self.database, self.clock, FakeShop(*shelf(2, 2)), SHOP_OPTIONS
+            self.database, self.clock, FakeShop(*product_variants(2, 2)), SHOP_OPTIONS
         )
         self.rule_id = self.harness.rule().id
         self.expected_amounts = {one: {1000} for one in VARIANTS}

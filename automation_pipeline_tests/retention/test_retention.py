@@ -17,15 +17,15 @@ from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
 from automation_pipeline.storage.statements import database_time
 from automation_pipeline.storage.types import Table
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.processes import run_in_processes
 from automation_pipeline_tests.retention.old_rows import NOW, OLD, YOUNG, add_row, fill
 
 KEPT_FOR_EVER = {name: 0 for name in Settings.model_fields if name.endswith("_keep_days")}
 
 
 def services_of(database: Database, **settings: object) -> Services:
-    services = Services(Settings(**settings), StandingClock(NOW))  # type: ignore[arg-type]
+    services = Services(Settings(**settings), FakeClock(NOW))  # type: ignore[arg-type]
     services.__dict__["database"] = database
     return services
 
@@ -112,7 +112,7 @@ def test_a_clock_that_is_ahead_makes_nothing_old(database: Database) -> None:
     with database.transaction() as session:
         for _ in range(2):
             add_row(session, WorkflowLogRow, created_at=database_time(session))
-    services.clock.pass_time(timedelta(days=365 * 50))
+    services.clock.advance(timedelta(days=365 * 50))
     assert asyncio.run(purge_all(services, is_dry=False))["workflow_logs"] == 0
 
 
@@ -149,7 +149,7 @@ def test_two_rounds_at_once_delete_each_row_once(database: Database) -> None:
             add_row(session, WorkflowLogRow, created_at=OLD)
         stay["workflow_logs"].add(add_row(session, WorkflowLogRow, created_at=YOUNG).id)
     url = database.url.render_as_string(hide_password=False)
-    at_once(purge_in_process, (url,), (url,))
+    run_in_processes(purge_in_process, (url,), (url,))
     purge_database(database)
     after = stored_keys(database)
     assert {table: after[table] for table in stay} == stay

@@ -3,7 +3,7 @@
 import pytest
 
 from automation_pipeline.simulator.audio import MAX_SECONDS, mp3, title_of
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 BIT_RATES = {1: 32_000}  # MPEG-1 Layer III, by index; what the simulator uses
 SAMPLE_RATES = {0: 44_100, 1: 48_000, 2: 32_000}

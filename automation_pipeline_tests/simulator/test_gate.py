@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 FICHE, OTHER = "953000003", "953000004"

@@ -7,7 +7,7 @@ import sys
 
 import httpx
 
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 COMMAND = [sys.executable, "-m", "automation_pipeline.simulator"]
 

@@ -17,7 +17,7 @@ from automation_pipeline.storage.backups import advance_ids, back_up, is_filled,
 from automation_pipeline.storage.database import Database, DatabaseBusyError
 from automation_pipeline.storage.history import Transition, TransitionRow, record_transitions
 from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
@@ -26,7 +26,7 @@ def quiet(_done: int, _total: int) -> None:
     """Ignores the progress."""
 
 
-def file(database: Database, clock: StandingClock, *keys: str) -> None:
+def file(database: Database, clock: FakeClock, *keys: str) -> None:
     with database.transaction() as session:
         file_requests(
             session,
@@ -40,7 +40,7 @@ def filed(database: Database) -> int:
         return session.scalar(select(func.count()).select_from(RunRequestRow)) or 0
 
 
-def move(database: Database, clock: StandingClock) -> None:
+def move(database: Database, clock: FakeClock) -> None:
     with database.transaction() as session:
         record_transitions(session, [Transition("m", "1", "a", "b", "system", clock.now())])
 
@@ -55,7 +55,7 @@ def ids(database: Database) -> list[int]:
 
 @SQLITE
 def test_a_restore_is_seen_by_open_connections(
-    database: Database, clock: StandingClock, tmp_path: Path
+    database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
     file(database, clock, "a", "b")
     back_up(database, tmp_path / "copy", quiet)
@@ -70,7 +70,7 @@ def test_a_restore_is_seen_by_open_connections(
 
 @SQLITE
 def test_a_restored_database_does_not_reuse_ids(
-    database: Database, clock: StandingClock, tmp_path: Path
+    database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
     """This includes tables that were empty in the backup, and a second restore."""
     file(database, clock, "a")
@@ -86,7 +86,7 @@ def test_a_restored_database_does_not_reuse_ids(
         assert min(given) > 0, given
 
 
-def test_ids_are_advanced_on_both_databases(database: Database, clock: StandingClock) -> None:
+def test_ids_are_advanced_on_both_databases(database: Database, clock: FakeClock) -> None:
     file(database, clock, "a")
     assert advance_ids(database) == len(
         [one for one in METADATA.sorted_tables if one.autoincrement_column is not None]
@@ -98,7 +98,7 @@ def test_ids_are_advanced_on_both_databases(database: Database, clock: StandingC
 
 @SQLITE
 def test_a_backup_is_a_consistent_snapshot_and_does_not_block_writers(
-    database: Database, clock: StandingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Database, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another connection writes before nearly every page is copied."""
     monkeypatch.setattr(backups, "PAGES_AT_ONCE", 20)
@@ -129,7 +129,7 @@ def test_an_interrupted_backup_leaves_no_file(database: Database, tmp_path: Path
 
 @SQLITE
 def test_restoring_an_invalid_backup_is_refused_and_changes_nothing(
-    database: Database, clock: StandingClock, tmp_path: Path
+    database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
     file(database, clock, "a")
     (tmp_path / "text").write_text("something else" * 100)
@@ -149,7 +149,7 @@ def test_restoring_an_invalid_backup_is_refused_and_changes_nothing(
 
 @SQLITE
 def test_a_database_in_use_is_not_overwritten(
-    database: Database, clock: StandingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Database, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backups, "BUSY_SECONDS", 0.05)
     back_up(database, tmp_path / "copy", quiet)
@@ -186,7 +186,7 @@ def test_a_postgres_backup_is_refused_and_names_pg_dump() -> None:
 
 @SQLITE
 def test_database_and_backup_files_are_readable_only_by_their_owner(
-    database: Database, clock: StandingClock, tmp_path: Path
+    database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
     """The umask does not matter, because the files contain transcripts and names of people."""
     before = os.umask(0)

@@ -7,9 +7,9 @@ from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline.storage.statements import among, upsert
-from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.processes import run_in_processes
 from automation_pipeline_tests.storage.processes import event, lease_rows, upsert_rounds
-from automation_pipeline_tests.tables import every_case
 
 
 def stored(database: Database) -> dict[str, tuple[str, int]]:
@@ -112,7 +112,7 @@ def test_two_processes_writing_the_same_rows_in_opposite_order_both_succeed(
 ) -> None:
     url, rounds = database.url.render_as_string(hide_password=False), 10
     upward, downward = range(500), range(749, 249, -1)
-    at_once(upsert_rounds, (url, upward, "up", rounds), (url, downward, "down", rounds))
+    run_in_processes(upsert_rounds, (url, upward, "up", rounds), (url, downward, "down", rounds))
     rows = stored(database)
     assert len(rows) == 750
     assert {rows[f"row {number}"] for number in range(250)} == {("up", rounds)}

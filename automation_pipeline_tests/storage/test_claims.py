@@ -24,9 +24,14 @@ from automation_pipeline.storage.claims import (
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.storage.processes import opened
-from automation_pipeline_tests.waiting import come_true, leap, pause, run
+from automation_pipeline_tests.waiting import (
+    advance_time,
+    pause,
+    run_with_fake_time,
+    wait_until_async,
+)
 
 SHORT, LONG = 0.15, 30.0
 
@@ -178,17 +183,25 @@ def take_slots(url: str, owner: str, rounds: int) -> int:
 
 def test_racing_processes_never_hold_the_same_key(database_url: str, tmp_path: Path) -> None:
     wins = 10
-    overlaps = at_once(
-        hold_repeatedly, *((database_url, f"process {n}", wins, tmp_path) for n in range(CREW))
+    overlaps = run_in_processes(
+        hold_repeatedly,
+        *((database_url, f"process {n}", wins, tmp_path) for n in range(PROCESS_COUNT)),
     )
     tokens = [int(line) for line in (tmp_path / "book").read_text().split()]
     assert sum(overlaps) == 0
     assert tokens == sorted(set(tokens))
-    assert len(tokens) == CREW * wins
+    assert len(tokens) == PROCESS_COUNT * wins
 
 
 def test_racing_processes_take_no_more_slots_than_available(database_url: str) -> None:
-    assert sum(at_once(take_slots, *((database_url, f"process {n}", 8) for n in range(CREW)))) == 4
+    assert (
+        sum(
+            run_in_processes(
+                take_slots, *((database_url, f"process {n}", 8) for n in range(PROCESS_COUNT))
+            )
+        )
+        == 4
+    )
 
 
 def test_a_held_claim_is_extended_past_its_ttl_and_released_at_the_end(
@@ -200,10 +213,10 @@ def test_a_held_claim_is_extended_past_its_ttl_and_released_at_the_end(
                 assert await claims.extend_soon(
                     claim, LONG / 4
                 )  # time passes for the database as well
-                leap(LONG / 4)
-                await come_true(lambda: seconds_left(claims) > LONG / 2)
+                advance_time(LONG / 4)
+                await wait_until_async(lambda: seconds_left(claims) > LONG / 2)
 
-    run(hold())
+    run_with_fake_time(hold())
     assert claims.holder("work") is None
 
 
@@ -227,12 +240,12 @@ def test_a_body_is_cancelled_when_its_claim_is_lost(
                 monkeypatch.setattr(claims, "extend_soon", no_answer)
             else:
                 await asyncio.to_thread(expire, database, "work")
-                leap(LONG / 4)
+                advance_time(LONG / 4)
             await asyncio.sleep(60)
             finished.append(True)
 
     with pytest.raises(LostClaimError, match="The claim on work was lost"):
-        run(outlive())
+        run_with_fake_time(outlive())
     assert finished == []
 
 

@@ -12,7 +12,7 @@ from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.rate_limits import RateLimitRow
 from automation_pipeline.storage.statements import database_epoch, database_now
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 A_TICK = timedelta(milliseconds=5)  # SQLite's clock counts in milliseconds
 PARIS_IN_SUMMER = timezone(timedelta(hours=2))

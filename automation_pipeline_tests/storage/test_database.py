@@ -20,7 +20,7 @@ from automation_pipeline.storage.database import (
     parse_url,
 )
 from automation_pipeline.storage.monitoring import ProcessHeartbeatRow, record_heartbeat
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 def test_a_failed_transaction_is_rolled_back(database: Database) -> None:

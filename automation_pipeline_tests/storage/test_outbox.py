@@ -36,14 +36,14 @@ from automation_pipeline.storage.outbox import (
     put_back,
 )
 from automation_pipeline.storage.statements import database_time
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.storage.processes import (
     enqueue_events,
     event,
     publish_all,
     publish_in_order,
 )
-from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 SHORT = 0.15
@@ -167,7 +167,7 @@ def test_an_event_enqueued_by_several_processes_is_stored_once(
 ) -> None:
     keys = [f"event {number}" for number in range(50)]
     orders = (keys, keys[::-1], keys[25:] + keys[:25], keys)
-    at_once(enqueue_events, *((database_url, order) for order in orders))
+    run_in_processes(enqueue_events, *((database_url, order) for order in orders))
     with database.reading() as session:
         assert session.scalar(select(func.count()).select_from(OutboxRow)) == len(keys)
         assert set(session.scalars(select(OutboxRow.event_key))) == set(keys)
@@ -177,8 +177,8 @@ def test_concurrent_processes_claim_each_event_exactly_once(
     database_url: str, database: Database
 ) -> None:
     fill(database, *(f"event {number}" for number in range(200)))
-    claims = at_once(
-        publish_all, *((database_url, f"worker {number}", 7) for number in range(CREW))
+    claims = run_in_processes(
+        publish_all, *((database_url, f"worker {number}", 7) for number in range(PROCESS_COUNT))
     )
     counted = Counter(chain.from_iterable(claims))
     assert len(counted) == 200
@@ -303,8 +303,9 @@ def test_concurrent_processes_publish_each_aggregate_in_order(
 ) -> None:
     keys = [f"{aggregate}{number}" for number in range(30) for aggregate in "abcdefgh"]
     fill_order(database, *keys)
-    result = at_once(
-        publish_in_order, *((database_url, f"worker {number}", 5) for number in range(CREW))
+    result = run_in_processes(
+        publish_in_order,
+        *((database_url, f"worker {number}", 5) for number in range(PROCESS_COUNT)),
     )
     assert sorted(chain.from_iterable((key for _, key in by) for by in result)) == sorted(keys)
     assert in_order(sorted(chain.from_iterable(result)))

@@ -7,7 +7,7 @@ import pytest
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.rate_limits import end_pause, is_paused, pause
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.storage.processes import pause_once
 
 
@@ -83,5 +83,5 @@ def test_a_success_resets_the_pause_length(database: Database) -> None:
 
 
 def test_concurrent_failures_start_one_pause(database_url: str, database: Database) -> None:
-    at_once(pause_once, *((database_url,) for _ in range(CREW)))
+    run_in_processes(pause_once, *((database_url,) for _ in range(PROCESS_COUNT)))
     assert seconds(database) == 2

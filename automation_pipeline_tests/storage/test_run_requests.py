@@ -17,7 +17,7 @@ from automation_pipeline.storage.run_requests import (
     refusals,
 )
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.storage.processes import LONG_AGO, file_all, new_request, offer_all
 
 
@@ -115,7 +115,7 @@ def test_a_request_is_taken_once_and_can_be_refused_later(database: Database) ->
 def test_a_key_filed_by_several_processes_is_one_row(database_url: str, database: Database) -> None:
     keys = [f"request {number}" for number in range(50)]
     orders = (keys, keys[::-1], keys[25:] + keys[:25], keys)
-    at_once(
+    run_in_processes(
         file_all,
         *((database_url, f"job {number}", order) for number, order in enumerate(orders)),
     )
@@ -128,5 +128,5 @@ def test_several_processes_never_offer_a_request_twice(
     database_url: str, database: Database
 ) -> None:
     file(database, *(new_request(f"request {number}") for number in range(200)))
-    offers = chain.from_iterable(at_once(offer_all, *[(database_url, 7)] * CREW))
+    offers = chain.from_iterable(run_in_processes(offer_all, *[(database_url, 7)] * PROCESS_COUNT))
     assert sorted(offers) == sorted(f"request {number}" for number in range(200))

@@ -17,7 +17,7 @@ from automation_pipeline.storage.outbox import OutboxRow, event_in
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
-from automation_pipeline_tests.outside import shown_to_browsers
+from automation_pipeline_tests.simulator_control import published_events
 from automation_pipeline_tests.survival.world import World
 
 UNENDED = [
@@ -111,7 +111,7 @@ def expected_events(session: Session) -> Events:
 
 
 def received_events(world: World) -> Events:
-    received = shown_to_browsers(world.provider)
+    received = published_events(world.provider)
     return Counter(
         (channel, one["name"], one["data"]) for one in received for channel in one["channels"]
     )

@@ -12,7 +12,7 @@ assert TABLE_MODULES  # every table is known
 _NUMBERS = {"rate_limits": "paid_until"}
 
 
-def leap(database: Database, seconds: float) -> None:
+def shift_clock(database: Database, seconds: float) -> None:
     """Change all times in one transaction. The clocks of processes do not change."""
     with database.transaction() as session:
         for table in Table.metadata.sorted_tables:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psutil
 
 from automation_pipeline_tests.e2e.system import PATIENCE, kill
-from automation_pipeline_tests.survival.clock import leap
+from automation_pipeline_tests.survival.clock import shift_clock
 from automation_pipeline_tests.survival.plan import Fault, Kind
 from automation_pipeline_tests.survival.progress import (
     has_ended,
@@ -178,7 +178,9 @@ def _fill_disk(injection: Injection) -> Repair:
 
 
 def _move_clock(injection: Injection) -> Repair:
-    leap(injection.world.database, FORWARD_SECONDS if is_forward(injection.fault) else BACK_SECONDS)
+    shift_clock(
+        injection.world.database, FORWARD_SECONDS if is_forward(injection.fault) else BACK_SECONDS
+    )
     return None
 
 

@@ -13,7 +13,7 @@ from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, 
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import RUN_WORKER, StepHeartbeatRow
-from automation_pipeline_tests.outside import NO_CERTIFICATES
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 
 ROUTES = ("crm.details", "speech.transcribe", "llm.complete")
 

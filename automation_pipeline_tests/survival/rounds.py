@@ -13,7 +13,7 @@ from dagster import DagsterInstance
 from automation_pipeline.core.errors import AutomationError
 from automation_pipeline.simulator import Kind as FicheKind
 from automation_pipeline.simulator import World as Calls
-from automation_pipeline_tests.outside import NO_CERTIFICATES
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 from automation_pipeline_tests.survival import checks
 from automation_pipeline_tests.survival.injection import NoTargetError, inject, is_forward
 from automation_pipeline_tests.survival.plan import HITS_THE_RELAY, Fault, Kind, Round

@@ -9,8 +9,8 @@ import pytest
 from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.factories import make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.survival.checks import ledger_faults, left_behind
 from automation_pipeline_tests.survival.rounds import Snapshot
 
@@ -26,7 +26,7 @@ def ended_run(database: Database, *statuses: str, **fields: Any) -> int:
         "successful_fiches": statuses.count("successful"),
         "failed_fiches": statuses.count("failed"),
     }
-    schedule_id = a_schedule(database, StandingClock(NOW)).id
+    schedule_id = make_schedule(database, FakeClock(NOW)).id
     given = {
         "schedule_id": schedule_id,
         "trigger": "manual",

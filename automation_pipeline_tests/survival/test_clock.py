@@ -7,7 +7,7 @@ import pytest
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
-from automation_pipeline_tests.survival.clock import leap
+from automation_pipeline_tests.survival.clock import shift_clock
 
 
 @pytest.mark.parametrize("seconds", [3600.0, -20.0])
@@ -18,7 +18,7 @@ def test_stored_times_become_older_by_the_jump_of_the_clock(
     assert lease
     with database.reading() as session:
         before = session.get_one(LeaseRow, "key")
-    leap(database, seconds)
+    shift_clock(database, seconds)
     with database.reading() as session:
         after = session.get_one(LeaseRow, "key")
         assert session.query(OutboxRow).count() == 0

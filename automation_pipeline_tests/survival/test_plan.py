@@ -3,6 +3,7 @@ run."""
 
 from collections import Counter
 
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.survival.injection import INJECTIONS
 from automation_pipeline_tests.survival.plan import (
     DEADLY,
@@ -15,7 +16,6 @@ from automation_pipeline_tests.survival.plan import (
     kinds_of,
     plan,
 )
-from automation_pipeline_tests.tables import every_case
 
 KINDS = kinds_of(Profile.EMBEDDED)
 

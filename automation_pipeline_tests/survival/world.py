@@ -13,7 +13,7 @@ import psutil
 
 from automation_pipeline import migrations
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests import outside
+from automation_pipeline_tests import simulator_control
 from automation_pipeline_tests.clients.receiver import receiver
 from automation_pipeline_tests.e2e.system import PATIENCE, REPOSITORY, System, kill, kill_tree
 from automation_pipeline_tests.services import free_port
@@ -58,7 +58,7 @@ class World:
         self.redis = Redis(folder) if profile is Profile.PRODUCTION else None
         self.disk = Disk(folder / "disk") if profile is Profile.EMBEDDED else None
         self.provider = self._ends.enter_context(
-            outside.simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY))
+            simulator_control.running_simulator("--exact", "--fiches-per-day", str(FICHES_PER_DAY))
         )
         self.webhooks = self._ends.enter_context(receiver())
         url = self.postgres.url if self.postgres else f"sqlite:///{folder}/disk/automation.db"
@@ -88,14 +88,14 @@ class World:
             "ELEVENLABS_BASE_URL": self.provider,
             "ELEVENLABS_API_KEY": "sim-speech-key",
             "LLM_BASE_URL": f"{self.provider}/v1",
-            "LLM_API_KEY": outside.LLM_KEY,
+            "LLM_API_KEY": simulator_control.LLM_KEY,
             "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "6000",
             "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
             "PUSHER_BASE_URL": self.provider,
             "PUSHER_CLUSTER": "eu",
-            "PUSHER_APP_ID": outside.PUSHER_APP_ID,
-            "PUSHER_KEY": outside.PUSHER_KEY,
-            "PUSHER_SECRET": outside.PUSHER_SECRET,
+            "PUSHER_APP_ID": simulator_control.PUSHER_APP_ID,
+            "PUSHER_KEY": simulator_control.PUSHER_KEY,
+            "PUSHER_SECRET": simulator_control.PUSHER_SECRET,
             "WEBHOOK_ALLOWED_ORIGINS": self.webhooks.url,
             "API_AUTH_TOKENS": TOKEN,
             "AUTOMATION_REPORTS_DIR": str(self.folder / "reports"),
@@ -112,8 +112,8 @@ class World:
 
     def set_provider_faults(self, *rules: Mapping[str, object]) -> None:
         """Set the faults of the providers, which stay slow."""
-        outside.clear_faults(self.provider)
-        outside.fault(self.provider, *rules, *SLOW)
+        simulator_control.clear_faults(self.provider)
+        simulator_control.add_faults(self.provider, *rules, *SLOW)
 
     def __enter__(self) -> Self:
         try:
@@ -185,7 +185,7 @@ class World:
     def answers(self) -> bool:
         try:
             return httpx.get(
-                f"{self.api_url}/health", timeout=5, verify=outside.NO_CERTIFICATES
+                f"{self.api_url}/health", timeout=5, verify=simulator_control.NO_CERTIFICATES
             ).is_success
         except httpx.TransportError:
             return False

@@ -27,10 +27,10 @@ from automation_pipeline.transcription.queries.runs import list_summaries
 from automation_pipeline.transcription.recordings import transcribe_waiting
 from automation_pipeline.transcription.runs import begin_transcription
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
-from automation_pipeline_tests.waiting import come_true, leap, run
+from automation_pipeline_tests.waiting import advance_time, run_with_fake_time, wait_until_async
 
 SPEECH_OPTIONS = SpeechOptions(
     per_minute=60_000,
@@ -66,7 +66,7 @@ def call(call_id: str, *, url: str | None = None) -> Recording:
 @dataclass
 class TranscriptionHarness:
     database: Database
-    clock: StandingClock
+    clock: FakeClock
     options: SpeechOptions = SPEECH_OPTIONS
     crm: FakeFicheSource = field(default_factory=FakeFicheSource)
     speech: FakeSpeechToText = field(
@@ -95,7 +95,7 @@ class TranscriptionHarness:
 
     def work_for_long(self, *run_ids: str) -> None:
         """Work with one thread, so that a call may last `longer_than_its_lease`."""
-        run(self.working(*run_ids), threads=1)
+        run_with_fake_time(self.working(*run_ids), threads=1)
 
     async def working(self, *run_ids: str, owner: str = "me") -> None:
         provider = SpeechProvider(self.speech, self.limiter, self.options)
@@ -106,8 +106,8 @@ class TranscriptionHarness:
         by the database's clock."""
         for _ in range(6):
             await asyncio.to_thread(self._shorten_claims)
-            leap(self.options.lease_seconds / 4)
-            await come_true(lambda: self._seconds_left() > 0.75 * self.options.lease_seconds)
+            advance_time(self.options.lease_seconds / 4)
+            await wait_until_async(lambda: self._seconds_left() > 0.75 * self.options.lease_seconds)
 
     def _shorten_claims(self) -> None:
         held = update(TranscriptionTaskRow).where(TranscriptionTaskRow.state == TaskState.WORKING)

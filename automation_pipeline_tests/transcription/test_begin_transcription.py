@@ -13,12 +13,12 @@ from automation_pipeline.transcription.models import (
 )
 from automation_pipeline.transcription.runs import open_run, sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.transcription.harness import TranscriptionHarness, call
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+def harness(database: Database, clock: FakeClock) -> TranscriptionHarness:
     return TranscriptionHarness(database, clock)
 
 
@@ -58,7 +58,7 @@ def test_a_second_request_joins_the_active_run(harness: TranscriptionHarness) ->
     harness.begin("7", "r1")
     assert harness.begin("7", "r2").run_id == "r1"
     assert harness.begin("7", "r1").run_id == "r1"
-    assert harness.crm.asked == ["7"]
+    assert harness.crm.requests == ["7"]
     assert harness.names().count("transcription.started") == 1
 
 
@@ -66,7 +66,7 @@ def test_details_are_fetched_again_for_each_new_run(harness: TranscriptionHarnes
     harness.sell("7", call("a"))
     harness.work(harness.begin("7").run_id)
     harness.sell("7", call("a"), call("b"))
-    harness.clock.pass_time_a_second()
+    harness.clock.advance_one_second()
     run = harness.begin("7")
     assert (run.total, run.already_transcribed, run.target_total) == (2, 1, 1)
 
@@ -87,7 +87,7 @@ def test_a_fiche_without_work_is_completed_with_an_event(harness: TranscriptionH
 def test_an_already_complete_fiche_has_a_completed_event(harness: TranscriptionHarness) -> None:
     harness.sell("7", call("a"))
     harness.work(harness.begin("7", "r1").run_id)
-    harness.clock.pass_time_a_second()
+    harness.clock.advance_one_second()
     harness.begin("7", "r2")
     last = harness.events("transcription.completed")[-1]
     assert (last["run_id"], last["transcribed"], last["failed"]) == ("r2", 1, 0)
@@ -125,7 +125,7 @@ def test_a_missing_fiche_ends_its_run_and_does_not_block_the_next_one(
     assert failed["partial_results"] == {"total": 0, "transcribed": 0, "failed": 0}
     assert transcribed["name"] == "fiche/transcribed"
     harness.sell("404", call("a"))
-    harness.clock.pass_time_a_second()
+    harness.clock.advance_one_second()
     assert harness.begin("404", "r2").status is TranscriptionStatus.RUNNING
 
 

@@ -29,7 +29,7 @@ from automation_pipeline.transcription.recordings import transcribe_recording
 from automation_pipeline.transcription.rules import FailRecording, after_error
 from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.harness import (
     SPEECH_OPTIONS,
@@ -42,7 +42,7 @@ from automation_pipeline_tests.transcription.harness import (
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+def harness(database: Database, clock: FakeClock) -> TranscriptionHarness:
     return TranscriptionHarness(database, clock)
 
 
@@ -95,7 +95,7 @@ def test_the_holder_of_a_stale_claim_can_neither_call_nor_write(
     old, new = claim(harness, "old", lease_seconds=0), claim(harness, "new")
     assert new.token == old.token + 1
     transcribe(harness, old)
-    assert harness.speech.called == []
+    assert harness.speech.calls == []
     with harness.database.transaction() as session:
         assert finish_tasks(session, [old], TaskState.DONE) == set()
     assert task(harness).state == TaskState.WORKING
@@ -134,7 +134,7 @@ def test_a_worker_stops_when_its_own_runs_have_ended(harness: TranscriptionHarne
     harness.begin("1", "r1", TranscriptionPriority.HIGH)
     harness.begin("2", "r2", TranscriptionPriority.LOW)
     harness.work("r1")
-    assert len(harness.speech.asked) <= 4
+    assert len(harness.speech.requests) <= 4
     assert harness.summary("r2").status is TranscriptionStatus.RUNNING
 
 
@@ -147,7 +147,7 @@ def test_a_more_urgent_request_raises_the_urgency_of_the_joined_run(
         harness.begin(fiche_id, f"r{fiche_id}", TranscriptionPriority.LOW)
     assert harness.begin("2", "later", TranscriptionPriority.HIGH).run_id == "r2"
     harness.work("r1", "r2")
-    assert harness.speech.asked == urls(["2a", "1a"])
+    assert harness.speech.requests == urls(["2a", "1a"])
 
 
 def test_audio_errors_do_not_count_as_attempts_and_are_limited_too(
@@ -157,8 +157,8 @@ def test_audio_errors_do_not_count_as_attempts_and_are_limited_too(
     harness.speech.fail_always(call("a").url, TransientError("Audio download failed: status=503"))
     harness.work(harness.begin("7", "r1").run_id)
     assert (task(harness).attempts, task(harness).state) == (0, TaskState.FAILED)
-    assert harness.speech.called == []
-    assert len(harness.speech.asked) == SPEECH_OPTIONS.max_attempts
+    assert harness.speech.calls == []
+    assert len(harness.speech.requests) == SPEECH_OPTIONS.max_attempts
 
 
 def test_infrastructure_errors_do_not_end_recordings(harness: TranscriptionHarness) -> None:
@@ -171,7 +171,7 @@ def test_infrastructure_errors_do_not_end_recordings(harness: TranscriptionHarne
         0,
         TaskState.DONE,
     )
-    assert len(harness.speech.called) == 1
+    assert len(harness.speech.calls) == 1
 
 
 def test_a_recording_whose_attempts_are_used_up_fails(harness: TranscriptionHarness) -> None:
@@ -180,7 +180,7 @@ def test_a_recording_whose_attempts_are_used_up_fails(harness: TranscriptionHarn
     with harness.database.transaction() as session:
         session.execute(update(TranscriptionTaskRow).values(attempts=SPEECH_OPTIONS.max_attempts))
     harness.work("r1")
-    assert harness.speech.asked == []
+    assert harness.speech.requests == []
     assert str(task(harness).error).startswith("Given up after 3 attempts")
 
 

@@ -25,7 +25,7 @@ from automation_pipeline_tests.clients.speech_server import (
     running,
     saying,
 )
-from automation_pipeline_tests.fakes.speech import FakeSpeechToText, at_will, transcript
+from automation_pipeline_tests.fakes.speech import FakeSpeechToText, no_rate_limit, transcript
 
 Result = TypeVar("Result")
 
@@ -55,10 +55,10 @@ class Harness:
 
         return asyncio.run(use_and_close())
 
-    def transcribe(self, path: str = AUDIO, before_call: BeforeCall = at_will) -> Transcript:
+    def transcribe(self, path: str = AUDIO, before_call: BeforeCall = no_rate_limit) -> Transcript:
         return self.run(lambda speech: speech.transcribe(self.root + path, before_call=before_call))
 
-    def error(self, path: str = AUDIO, before_call: BeforeCall = at_will) -> AutomationError:
+    def error(self, path: str = AUDIO, before_call: BeforeCall = no_rate_limit) -> AutomationError:
         with pytest.raises(AutomationError) as caught:
             self.transcribe(path, before_call)
         return caught.value
@@ -78,7 +78,7 @@ def in_memory() -> Iterator[Harness]:
     )
     fake.fail_always(root + HOST_DOWN, TransientError("Audio download failed status=503"))
     yield Harness(
-        root, lambda: fake, lambda error, _: fake.refuse_everything(error), lambda: len(fake.called)
+        root, lambda: fake, lambda error, _: fake.refuse_everything(error), lambda: len(fake.calls)
     )
 
 
@@ -114,7 +114,7 @@ def test_missing_audio_is_a_permanent_error(harness: Harness) -> None:
 def test_a_url_without_http_is_a_permanent_error(harness: Harness) -> None:
     for url in ("ftp://records.test/1.mp3", "/etc/passwd", ""):
         with pytest.raises(PermanentError, match="only http and https addresses are taken"):
-            harness.run(lambda speech, url=url: speech.transcribe(url, before_call=at_will))
+            harness.run(lambda speech, url=url: speech.transcribe(url, before_call=no_rate_limit))
 
 
 def test_an_unavailable_audio_host_is_a_transient_error(harness: Harness) -> None:
@@ -198,7 +198,7 @@ def test_the_client_accepts_its_declared_concurrency(harness: Harness) -> None:
         assert speech.at_once >= 1
         result = await asyncio.gather(
             *(
-                speech.transcribe(harness.root + AUDIO, before_call=at_will)
+                speech.transcribe(harness.root + AUDIO, before_call=no_rate_limit)
                 for _ in range(speech.at_once)
             )
         )
@@ -215,10 +215,10 @@ def test_the_fake_counts_concurrent_calls() -> None:
     async def three_batches_of_two() -> None:
         for _ in range(3):
             urls = [f"https://records.test/{number}.mp3" for number in range(2)]
-            await asyncio.gather(*(fake.transcribe(url, before_call=at_will) for url in urls))
+            await asyncio.gather(*(fake.transcribe(url, before_call=no_rate_limit) for url in urls))
 
     asyncio.run(three_batches_of_two())
-    assert (fake.most_at_once, len(fake.called)) == (2, 6)
+    assert (fake.max_concurrent, len(fake.calls)) == (2, 6)
 
 
 def test_the_fake_raises_its_scripted_errors_in_order() -> None:
@@ -227,6 +227,6 @@ def test_the_fake_raises_its_scripted_errors_in_order() -> None:
     fake.fail_once(url, TransientError("one"), TransientError("two"))
     for message in ("one", "two"):
         with pytest.raises(TransientError, match=message):
-            asyncio.run(fake.transcribe(url, before_call=at_will))
-    assert asyncio.run(fake.transcribe(url, before_call=at_will)) == transcript()
-    assert fake.times(url) == 3
+            asyncio.run(fake.transcribe(url, before_call=no_rate_limit))
+    assert asyncio.run(fake.transcribe(url, before_call=no_rate_limit)) == transcript()
+    assert fake.call_count(url) == 3

@@ -15,12 +15,12 @@ from automation_pipeline.transcription.models import (
     TranscriptionSummary,
 )
 from automation_pipeline.transcription.runs import begin_transcription
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.transcription.harness import TranscriptionHarness, call
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+def harness(database: Database, clock: FakeClock) -> TranscriptionHarness:
     return TranscriptionHarness(database, clock)
 
 

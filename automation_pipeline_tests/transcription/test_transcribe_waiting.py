@@ -25,7 +25,7 @@ from automation_pipeline.transcription.tables import (
     TranscriptionRunRow,
     TranscriptionTaskRow,
 )
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, transcript
 from automation_pipeline_tests.transcription.harness import (
     SPEECH_OPTIONS,
@@ -37,7 +37,7 @@ from automation_pipeline_tests.transcription.harness import (
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+def harness(database: Database, clock: FakeClock) -> TranscriptionHarness:
     return TranscriptionHarness(database, clock)
 
 
@@ -51,7 +51,7 @@ def test_every_recording_is_sent_once_and_stored_with_its_chunks(
 ) -> None:
     harness.sell("7", call("a"), call("b"), call("c"))
     harness.work(harness.begin("7", "r1").run_id)
-    assert sorted(harness.speech.asked) == urls("abc")
+    assert sorted(harness.speech.requests) == urls("abc")
     assert harness.transcribed() == {"a", "b", "c"}
     run = harness.summary("r1")
     assert (run.status, run.new, run.failed, run.transcribed) == (
@@ -128,7 +128,7 @@ def test_recordings_are_sent_in_order_of_priority(harness: TranscriptionHarness)
         harness.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
         harness.begin(fiche_id, f"r{fiche_id}", priority)
     harness.work("r1")
-    assert harness.speech.asked == urls(["3a", "3b", "2a", "2b", "1a", "1b"])
+    assert harness.speech.requests == urls(["3a", "3b", "2a", "2b", "1a", "1b"])
     assert {harness.summary(run_id).status for run_id in ("r1", "r2", "r3")} == {
         TranscriptionStatus.COMPLETED
     }
@@ -138,7 +138,7 @@ def test_a_fiche_does_not_exceed_its_concurrency_limit(harness: TranscriptionHar
     harness.options = replace(SPEECH_OPTIONS, per_fiche=2)
     harness.sell("7", *(call(f"c{number}") for number in range(6)))
     harness.work(harness.begin("7").run_id)
-    assert harness.speech.most_at_once <= 2
+    assert harness.speech.max_concurrent <= 2
     assert len(harness.transcribed()) == 6
 
 
@@ -148,7 +148,7 @@ def test_a_transient_error_is_retried_and_each_call_counts_as_one_attempt(
     harness.sell("7", call("a"))
     harness.speech.fail_once(call("a").url, TransientError("429"), TransientError("503"))
     harness.work(harness.begin("7", "r1").run_id)
-    assert harness.speech.times(call("a").url) == 3
+    assert harness.speech.call_count(call("a").url) == 3
     assert tasks(harness)["a"].attempts == 3
     assert len(harness.events("transcription.recording_started")) == 3
     assert harness.summary("r1").failed == 0
@@ -163,7 +163,7 @@ def test_a_run_completes_after_a_recording_has_failed(
     harness.sell("7", call("a"), call("b"))
     harness.speech.fail_always(call("a").url, error)  # type: ignore[arg-type]
     harness.work(harness.begin("7", "r1").run_id)
-    assert harness.speech.times(call("a").url) == calls
+    assert harness.speech.call_count(call("a").url) == calls
     run = harness.summary("r1")
     assert (run.status, run.failed, run.transcribed) == (
         TranscriptionStatus.COMPLETED,
@@ -205,7 +205,7 @@ def test_a_recording_transcribed_after_planning_is_not_sent(harness: Transcripti
             .values(has_transcription=True)
         )
     harness.work("r1")
-    assert harness.speech.asked == urls("b")
+    assert harness.speech.requests == urls("b")
     run = harness.summary("r1")
     assert (run.cached, run.new) == (1, 1)
 
@@ -271,7 +271,7 @@ def test_two_concurrent_workers_send_nothing_twice_and_complete_the_run_once(
         worker.start()
     for worker in workers:
         worker.join(60)
-    assert sorted(harness.speech.asked) == sorted(set(harness.speech.asked))
+    assert sorted(harness.speech.requests) == sorted(set(harness.speech.requests))
     assert len(harness.transcribed()) == 12
     assert harness.names().count("transcription.completed") == 1
     assert harness.names().count("fiche/transcribed") == 1
@@ -285,7 +285,7 @@ def test_a_refused_api_key_stops_the_remaining_calls(harness: TranscriptionHarne
         ProviderAccessError("ElevenLabs speech-to-text failed status=401 (check the key)")
     )
     harness.work(harness.begin("7", "r1").run_id)
-    assert len(harness.speech.called) <= 3
+    assert len(harness.speech.calls) <= 3
     assert harness.summary("r1").failed == 30
     failed = harness.events("transcription.recording_failed")
     assert all("status=401 (check the key)" in str(event["error"]) for event in failed)

@@ -26,7 +26,7 @@ from automation_pipeline.transcription.requests import (
 )
 from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.harness import (
@@ -38,7 +38,7 @@ from automation_pipeline_tests.transcription.harness import (
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> TranscriptionHarness:
+def harness(database: Database, clock: FakeClock) -> TranscriptionHarness:
     return TranscriptionHarness(database, clock)
 
 
@@ -169,7 +169,7 @@ def test_6_a_second_request_returns_the_joined_run(harness: TranscriptionHarness
     harness.sell("7", call("a"))
     first = request(harness)
     harness.begin("7", first.run_id)
-    harness.clock.pass_time(timedelta(seconds=1))
+    harness.clock.advance(timedelta(seconds=1))
     assert request(harness).run_id == first.run_id
 
 
@@ -178,7 +178,7 @@ def test_7_an_already_complete_fiche_is_reported_as_completed(
 ) -> None:
     harness.sell("7", call("a"))
     harness.work(harness.begin("7", "r1").run_id)
-    harness.clock.pass_time(timedelta(seconds=1))
+    harness.clock.advance(timedelta(seconds=1))
     harness.begin("7", "r2")
     assert [event["run_id"] for event in harness.events("transcription.completed")] == ["r1", "r2"]
 
@@ -202,7 +202,7 @@ def _complete(harness: TranscriptionHarness, requested: RequestedTranscription) 
     assert requested.run_id
     with harness.database.transaction() as session:
         mark_taken(session, requested.key, "dagster-1")
-    harness.clock.pass_time(timedelta(seconds=1))
+    harness.clock.advance(timedelta(seconds=1))
     harness.work(harness.begin("7", requested.run_id).run_id)
 
 
@@ -216,7 +216,7 @@ def test_9_a_fiche_that_takes_longer_than_its_lease_keeps_it(harness: Transcript
     assert {task["token"] for task in status(harness)["run"]["tasks"]} == {1}, (
         "no other worker took over a claim"
     )
-    assert len(harness.speech.asked) == 4
+    assert len(harness.speech.requests) == 4
 
 
 def test_10_permanently_pending_recordings_are_distinguished(harness: TranscriptionHarness) -> None:
@@ -234,7 +234,7 @@ def test_11_the_status_distinguishes_the_run_and_the_fiche(harness: Transcriptio
     harness.sell("7", call("a"))
     harness.work(harness.begin("7", "r1").run_id)
     harness.sell("7", call("a"), call("late"))
-    harness.clock.pass_time(timedelta(seconds=1))
+    harness.clock.advance(timedelta(seconds=1))
     with harness.database.transaction() as session:
         save_outcomes(
             session, [DetailsFetched("7", fiche("7", call("a"), call("late")))], harness.clock.now()

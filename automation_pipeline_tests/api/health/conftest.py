@@ -7,15 +7,13 @@ import pytest
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 MakeServices = Callable[..., Services]
 
 
 @pytest.fixture
-def serving(
-    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
-) -> MakeServices:
+def serving(database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> MakeServices:
     """Creates services with the given settings, independent of the environment."""
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)

@@ -5,7 +5,7 @@ import time
 
 from automation_pipeline.api.health import NOT_CONFIGURED, Check, Finding, State, findings_of
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, TransientError
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 def answering(outcome: str | Exception | None) -> Check:

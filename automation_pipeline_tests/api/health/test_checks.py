@@ -14,8 +14,8 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import DAEMON, record_heartbeat
 from automation_pipeline_tests.api.health.conftest import MakeServices
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.outside import (
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.simulator_control import (
     ENTREPRISE_TOKEN,
     INPI_PASSWORD,
     INPI_USERNAME,
@@ -51,9 +51,13 @@ def found(services: Services) -> Mapping[str, Finding]:
     ],
 )
 def test_the_pusher_check_verifies_the_credentials(
-    serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
+    serving: MakeServices,
+    simulator_url: str,
+    variables: Mapping[str, object],
+    state: str,
+    says: str,
 ) -> None:
-    given = {**PUSHER, "PUSHER_BASE_URL": simulated, **variables} if variables else {}
+    given = {**PUSHER, "PUSHER_BASE_URL": simulator_url, **variables} if variables else {}
     pusher = found(serving(**{name: value for name, value in given.items() if value != ""}))[
         "pusher"
     ]
@@ -76,9 +80,13 @@ def test_the_pusher_check_verifies_the_credentials(
     ],
 )
 def test_the_shop_check_verifies_the_token(
-    serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
+    serving: MakeServices,
+    simulator_url: str,
+    variables: Mapping[str, object],
+    state: str,
+    says: str,
 ) -> None:
-    given = {"SHOP_API_BASE_URL": simulated, **variables} if variables else {}
+    given = {"SHOP_API_BASE_URL": simulator_url, **variables} if variables else {}
     shop = found(serving(**{name: value for name, value in given.items() if value != ""}))["shop"]
     assert (shop.state, says in shop.detail, "wr0ng" in shop.detail) == (state, True, False)
     assert shop.required is bool(variables)
@@ -93,9 +101,13 @@ def test_the_shop_check_verifies_the_token(
     ],
 )
 def test_the_language_model_check_verifies_the_key(
-    serving: MakeServices, simulated: str, variables: Mapping[str, object], state: str, says: str
+    serving: MakeServices,
+    simulator_url: str,
+    variables: Mapping[str, object],
+    state: str,
+    says: str,
 ) -> None:
-    given = {"LLM_BASE_URL": f"{simulated}/v1", **variables} if variables else {}
+    given = {"LLM_BASE_URL": f"{simulator_url}/v1", **variables} if variables else {}
     model = found(serving(**given))["model"]
     assert (model.state, says in model.detail, "wr0ng" in model.detail) == (state, True, False)
     assert model.required is bool(variables)
@@ -177,7 +189,7 @@ REGISTRIES: Mapping[str, Mapping[str, object]] = {
 )
 def test_each_registry_check_verifies_the_access(
     serving: MakeServices,
-    simulated: str,
+    simulator_url: str,
     name: str,
     changed: Mapping[str, object] | None,
     state: str,
@@ -185,7 +197,7 @@ def test_each_registry_check_verifies_the_access(
 ) -> None:
     given = {} if changed is None else {**REGISTRIES[name], **changed}
     message = {
-        key: f"{simulated}{value}" if str(value).startswith("/") else value
+        key: f"{simulator_url}{value}" if str(value).startswith("/") else value
         for key, value in given.items()
     }
     settings = {key: value for key, value in message.items() if value != ""}
@@ -200,7 +212,7 @@ def test_each_registry_check_verifies_the_access(
 
 
 def test_the_access_check_counts_tokens(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     assert found(serving())["access"].state == "not set"
     request = {"name": "robot", "permissions": ["automation"], "scope": "ALL"}

@@ -15,9 +15,9 @@ from automation_pipeline.enrichment.sources import set_rest
 from automation_pipeline.enrichment.sweep import sweep_enrichments
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.health.conftest import MakeServices
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.registries import (
-    NEVER_WAITS,
+    NO_BACKOFF,
     SIREN,
     FakeRegistry,
     record,
@@ -37,9 +37,9 @@ def read_metrics(services: Services) -> dict[str, dict[str, float]]:
     return values
 
 
-def enrich(database: Database, clock: StandingClock) -> None:
+def enrich(database: Database, clock: FakeClock) -> None:
     given, context = {"siren": SIREN}, {"database": database, "clock": clock}
-    made = request_enrichment(given, REQUESTER, options=NEVER_WAITS, **context)
+    made = request_enrichment(given, REQUESTER, options=NO_BACKOFF, **context)
     assert made.job_id is not None
     sources = registries(database, {SourceApi.SEARCH: FakeRegistry(record())})
     asyncio.run(work_enrichment(made.job_id, registries=sources, owner="a", **context))
@@ -54,7 +54,7 @@ def test_enrichment_metrics_are_zero_without_requests(serving: MakeServices) -> 
 
 
 def test_enrichment_metrics_count_companies_sources_and_backlog(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     enrich(database, clock)
     with database.transaction() as session:
@@ -65,7 +65,7 @@ def test_enrichment_metrics_count_companies_sources_and_backlog(
         document["enrichment_source_calls_today"][SourceApi.SEARCH],
     ) == (1, 1)
     assert document["enrichment_source_resting"][SourceApi.INPI] == 1
-    clock.pass_time(timedelta(days=31))
+    clock.advance(timedelta(days=31))
     sources = registries(database, {SourceApi.SEARCH: FakeRegistry()}, calls_a_day=1)
     sweep_enrichments(registries=sources, database=database, clock=clock, limit=50)
     document = read_metrics(serving())

@@ -23,10 +23,10 @@ from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.post import an_ended_run
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.factories import make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.storage.processes import event as an_event
-from automation_pipeline_tests.tables import every_case
 
 
 def families(services: Services) -> list[Metric]:
@@ -46,7 +46,7 @@ def numbers(services: Services) -> dict[str, float]:
 
 
 def add_run(
-    database: Database, clock: StandingClock, schedule_id: int, status: str, *counts: int
+    database: Database, clock: FakeClock, schedule_id: int, status: str, *counts: int
 ) -> None:
     successful, failed, ignored = counts or (0, 0, 0)
     with database.transaction() as session:
@@ -63,9 +63,9 @@ def test_an_empty_system_has_zero_gauges(serving: MakeServices) -> None:
 
 
 def test_runs_and_fiches_are_counted_by_status(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
-    schedule_id = a_schedule(database, clock).id
+    schedule_id = make_schedule(database, clock).id
     add_run(database, clock, schedule_id, "running")
     add_run(database, clock, schedule_id, "partial", 5, 2, 1)
     add_run(database, clock, schedule_id, "partial", 1, 1, 0)
@@ -78,7 +78,7 @@ def test_runs_and_fiches_are_counted_by_status(
 
 
 def test_queue_depths_are_reported_per_queue(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     with database.transaction() as session:
         file_requests(
@@ -119,7 +119,7 @@ def test_outbox_gauges_report_lag_and_parked_events(
 
 
 def test_failed_notifications_and_daemon_silence_are_reported(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     an_ended_run(
         database, clock, webhookUrl="https://hooks.example.com/run", notifyEmails=["a@example.com"]
@@ -170,13 +170,13 @@ def test_labels_are_unescaped(written: str, labels: dict[str, str]) -> None:
 
 
 def test_metrics_take_a_constant_number_of_queries(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     asked: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
     exposition(serving())
     few = len(asked)
-    schedule_id = a_schedule(database, clock).id
+    schedule_id = make_schedule(database, clock).id
     for _ in range(20):
         add_run(database, clock, schedule_id, "completed", 1, 1, 1)
     asked.clear()

@@ -13,12 +13,12 @@ from automation_pipeline.org_jobs.events import FIRE_LATENCY_MS, FIRES
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import MetricsFlusher
 from automation_pipeline_tests.api.health.conftest import MakeServices
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, READING, SERVICE, OrgJobsData
 
 
 @pytest.fixture
-def data(database: Database, clock: StandingClock) -> OrgJobsData:
+def data(database: Database, clock: FakeClock) -> OrgJobsData:
     return OrgJobsData(database, clock)
 
 

@@ -12,7 +12,7 @@ from automation_pipeline.pricing.worker import observe_durations
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import MetricsFlusher, MetricValue, add_metrics
 from automation_pipeline_tests.api.health.conftest import MakeServices
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.pricing.rows import (
     a_check,
     a_rule,
@@ -44,7 +44,7 @@ def test_pricing_metrics_are_minimal_without_runs(serving: MakeServices) -> None
 
 
 def test_success_rate_and_dead_letters_are_reported_per_project(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     an_ended_run(database, clock, 3, 1, project_id="shoes")
     an_ended_run(database, clock, 1, 0, project_id="hats")
@@ -55,7 +55,7 @@ def test_success_rate_and_dead_letters_are_reported_per_project(
 
 
 def test_run_durations_are_a_histogram(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     services, now = serving(), clock.now()
     for seconds in (1, 4, 20, 100_000):
@@ -95,7 +95,7 @@ def test_run_durations_are_a_histogram(
 
 
 def test_a_retried_run_keeps_its_histogram_counts(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     services = serving()
     run_id = an_ended_run(database, clock, 1, 1)
@@ -111,7 +111,7 @@ def test_a_retried_run_keeps_its_histogram_counts(
 
 
 def test_mismatches_come_from_the_latest_check_of_each_run(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     now = clock.now()
     repaired, changed, other, long_ago = (an_ended_run(database, clock, 1) for _ in range(4))
@@ -129,7 +129,7 @@ def test_mismatches_come_from_the_latest_check_of_each_run(
 
 
 def test_the_latest_check_with_a_result_counts(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     now = clock.now()
     early, unread, without, back = (an_ended_run(database, clock, 1) for _ in range(4))
@@ -149,7 +149,7 @@ def test_the_latest_check_with_a_result_counts(
 
 
 def test_circuit_queue_and_guardrail_metrics_are_reported(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     a_shop(database, circuit="open")
     for minutes in (2, 7):
@@ -181,7 +181,7 @@ def test_worker_counters_are_exposed_with_their_labels(
 
 
 def test_metrics_take_a_constant_number_of_queries(
-    serving: MakeServices, database: Database, clock: StandingClock
+    serving: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     asked: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of
 from automation_pipeline_tests.api.openapi_check import openapi_check
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.org_jobs.agent import Agent, make_agent
 from automation_pipeline_tests.org_jobs.data import CHANGING, ORG, OTHER_ORG, READING, OrgJobsData
 
@@ -19,7 +19,7 @@ EVERYTHING = {"org-jobs.agents.read": "ALL", "org-jobs.agents.write": "ALL"}
 
 
 @pytest.fixture
-def agent(services: Services, clock: StandingClock) -> Agent:
+def agent(services: Services, clock: FakeClock) -> Agent:
     return make_agent(OrgJobsData(services.database, clock))
 
 

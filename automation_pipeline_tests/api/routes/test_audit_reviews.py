@@ -9,12 +9,12 @@ from automation_pipeline.audits.routes.audits import AuditedStep
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 @pytest.fixture
-def audit_id(services: Services, clock: StandingClock) -> int:
+def audit_id(services: Services, clock: FakeClock) -> int:
     bench = AuditHarness(services.database, clock)
     bench.sell("1900417")
     return bench.audit("1900417", bench.configure(steps=2)).audit_id

@@ -20,9 +20,9 @@ from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.audits.configurations import add
 from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import an_open_run
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.factories import make_open_run
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 PATH = "/api/audits"
 AUDIT_REQUEST = {"fiche_id": "1900417", "audit_config_id": "1"}
@@ -58,9 +58,9 @@ def post(client: TestClient, path: str, body: Any, status: int = 200, **headers:
 
 
 def test_an_audit_request_keeps_its_automation_run(
-    client: TestClient, filed: Filed, clock: StandingClock
+    client: TestClient, filed: Filed, clock: FakeClock
 ) -> None:
-    run_id = an_open_run(filed.database, clock).run_id
+    run_id = make_open_run(filed.database, clock).run_id
     linked = {
         "automation_schedule_id": "1",
         "automation_run_id": str(run_id),
@@ -89,7 +89,7 @@ def test_a_run_request_always_has_the_api_trigger(client: TestClient, filed: Fil
 
 
 def test_run_latest_uses_the_newest_active_configuration(
-    client: TestClient, filed: Filed, clock: StandingClock
+    client: TestClient, filed: Filed, clock: FakeClock
 ) -> None:
     result = post(client, "/run-latest", {"fiche_id": "1900417"})
     LatestAuditQueued.model_validate(result)
@@ -144,16 +144,16 @@ def test_an_invalid_audit_request_files_nothing(
 
 
 def test_an_idempotency_key_requests_the_work_once(
-    client: TestClient, filed: Filed, clock: StandingClock
+    client: TestClient, filed: Filed, clock: FakeClock
 ) -> None:
     key = {"Idempotency-Key": "a-key"}
     result = post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key)
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     assert post(client, "/batch", {"fiche_ids": ["1", "2"]}, **key) == result
     assert filed.count() == 2
     assert post(client, "/run", AUDIT_REQUEST, 409, **key)["code"] == "CONFLICT"
     post(client, "/run", AUDIT_REQUEST)
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     post(client, "/run", AUDIT_REQUEST)
     assert filed.count() == 4
 
@@ -180,11 +180,11 @@ def test_only_fiches_in_scope_can_be_audited(login: Login, filed: Filed) -> None
 
 
 def test_an_automation_out_of_scope_looks_missing(
-    client: TestClient, login: Login, filed: Filed, clock: StandingClock
+    client: TestClient, login: Login, filed: Filed, clock: FakeClock
 ) -> None:
     archive = Archive(filed.database, configs=1)
     archive.put("901", of_fiche_groupe="SUD")
-    run_id = an_open_run(filed.database, clock).run_id
+    run_id = make_open_run(filed.database, clock).run_id
     unlinked = login(WRITE_IN_GROUP, groupes=["SUD"])
     limited = login({**WRITE_IN_GROUP, "automation.read": "GROUP"}, groupes=["SUD"])
     whole = login({**WRITE_IN_GROUP, "automation.read": "ALL"}, groupes=["SUD"])
@@ -199,7 +199,7 @@ def test_an_automation_out_of_scope_looks_missing(
 
 
 def test_a_step_or_control_point_can_be_rerun(
-    client: TestClient, services: Services, clock: StandingClock
+    client: TestClient, services: Services, clock: FakeClock
 ) -> None:
     bench = AuditHarness(services.database, clock)
     bench.sell("1900417")

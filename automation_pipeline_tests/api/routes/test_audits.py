@@ -19,8 +19,8 @@ from automation_pipeline.core.errors import PermanentError
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import COMPLETED, Archive
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 PATH = "/api/audits"
 READ, WRITE = {"audits.read": "GROUP"}, {"audits.read": "GROUP", "audits.write": "GROUP"}
@@ -36,7 +36,7 @@ def archive(services: Services) -> Archive:
 
 
 @pytest.fixture
-def bench(services: Services, clock: StandingClock) -> AuditHarness:
+def bench(services: Services, clock: FakeClock) -> AuditHarness:
     bench = AuditHarness(services.database, clock)
     bench.sell("1900417")
     return bench

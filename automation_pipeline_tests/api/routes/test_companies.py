@@ -13,16 +13,16 @@ from automation_pipeline.enrichment.models import SourceApi
 from automation_pipeline.enrichment.sources import set_rest, take_call
 from automation_pipeline_tests.api.conftest import MACHINE, client_of
 from automation_pipeline_tests.api.openapi_check import openapi_check
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.registries import (
-    NEVER_WAITS,
+    NO_BACKOFF,
     SIREN,
     FakeRegistry,
     record,
     registries,
 )
 
-PATIENT = replace(NEVER_WAITS, sync_seconds=60.0)
+PATIENT = replace(NO_BACKOFF, sync_seconds=60.0)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_malformed_siren_is_refused(client: TestClient, siren: str) -> None:
 
 
 def test_sources_show_their_rest_and_number_of_calls(
-    client: TestClient, services: Services, clock: StandingClock
+    client: TestClient, services: Services, clock: FakeClock
 ) -> None:
     with services.database.transaction() as session:
         take_call(session, SourceApi.SEARCH, None, clock.now())
@@ -74,6 +74,6 @@ def test_sources_show_their_rest_and_number_of_calls(
     )
     assert [one["is_configured"] for one in (search, inpi, rcs)] == [True, True, False]
     assert (rcs["calls_a_day"], rcs["failures"]) == (None, 0)
-    clock.pass_time(timedelta(minutes=10))
+    clock.advance(timedelta(minutes=10))
     inpi = client.get("/v1/sources").json()["sources"][1]
     assert (inpi["resting_until"], inpi["reason"], inpi["calls_today"]) == (None, None, 0)

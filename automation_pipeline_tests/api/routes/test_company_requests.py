@@ -18,16 +18,16 @@ from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJ
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of
 from automation_pipeline_tests.api.openapi_check import openapi_check
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.registries import (
-    NEVER_WAITS,
+    NO_BACKOFF,
     RATE_LIMIT,
     SIREN,
     FakeRegistry,
     record,
     registries,
 )
-from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 PATH = "/v1/requests"
@@ -45,7 +45,7 @@ def companies(api: FastAPI, services: Services, search: FakeRegistry) -> Generat
     OpenAPI document."""
     sources = {SourceApi.SEARCH: search}
     services.__dict__["registries"] = registries(
-        services.database, sources, options=replace(NEVER_WAITS, sync_seconds=LONG)
+        services.database, sources, options=replace(NO_BACKOFF, sync_seconds=LONG)
     )
     with client_of(api, MACHINE) as made:
         made.event_hooks = {"response": [openapi_check(api)]}
@@ -56,7 +56,7 @@ def without_waiting(services: Services, search: FakeRegistry) -> threading.Event
     """Disables waiting. The registry responds once the returned event is set."""
     sources, gate = {SourceApi.SEARCH: search}, threading.Event()
     services.__dict__["registries"] = registries(
-        services.database, sources, options=replace(NEVER_WAITS, sync_seconds=0)
+        services.database, sources, options=replace(NO_BACKOFF, sync_seconds=0)
     )
 
     async def hold(_: str) -> None:
@@ -181,7 +181,7 @@ def test_invalid_identifiers_are_refused_with_the_contract_codes(
 
 
 def test_a_wrong_check_digit_is_a_warning(companies: TestClient, search: FakeRegistry) -> None:
-    search.know(record("123456789"))
+    search.add(record("123456789"))
     made = companies.post(PATH, json={"siren": "123456789"})
     assert made.status_code == 201
     assert made.json()["request"]["warnings"] == ["the check digit of the SIREN 123456789 is wrong"]
@@ -194,7 +194,7 @@ def test_an_unknown_company_fails_with_a_reason(companies: TestClient) -> None:
 
 
 def test_a_manual_refresh_has_a_cooldown(
-    companies: TestClient, services: Services, clock: StandingClock
+    companies: TestClient, services: Services, clock: FakeClock
 ) -> None:
     request_id = companies.post(PATH, json={"siren": SIREN}).json()["request"]["id"]
     action = f"{PATH}/{request_id}:refresh-company"
@@ -206,19 +206,17 @@ def test_a_manual_refresh_has_a_cooldown(
     )
     assert companies.post(action).json()["outcome"] == "ATTACHED"
     companies.post(PATH, json={"siren": SIREN})
-    clock.pass_time(timedelta(minutes=1))
+    clock.advance(timedelta(minutes=1))
     refused = companies.post(action)
     assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
     assert "2026-05-04T10:15:00" in refused.json()["message"]
     assert count(services, EnrichmentJobRow) == 2
 
 
-def test_reading_a_stale_company_starts_a_refresh(
-    companies: TestClient, clock: StandingClock
-) -> None:
+def test_reading_a_stale_company_starts_a_refresh(companies: TestClient, clock: FakeClock) -> None:
     one = f"{PATH}/{companies.post(PATH, json={'siren': SIREN}).json()['request']['id']}"
     assert companies.get(one).json()["enrichment_running"] is False
-    clock.pass_time(timedelta(days=30))
+    clock.advance(timedelta(days=30))
     document = companies.get(one).json()
     assert (document["enrichment_running"], document["company"]["legal_name"]) == (True, "DANONE")
     jobs = companies.get(f"{one}/jobs").json()
@@ -230,7 +228,7 @@ def test_reading_a_stale_company_starts_a_refresh(
 
 
 def test_requests_are_listed_newest_first(companies: TestClient, search: FakeRegistry) -> None:
-    search.know(record("732829320"))
+    search.add(record("732829320"))
     for siren in (SIREN, "732829320", SIREN):
         companies.post(PATH, json={"siren": siren})
     listed = companies.get(PATH).json()

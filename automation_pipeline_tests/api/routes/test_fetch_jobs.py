@@ -11,10 +11,10 @@ from automation_pipeline.fiches.mirror import fetch_fiches
 from automation_pipeline.fiches.routes import JobDetail, JobShown, Polled, RangeShown
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline_tests.api.conftest import Login
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
-from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/fiches/status/by-date-range"
 RANGE = {"startDate": "2026-02-02", "endDate": "2026-02-08"}
@@ -22,7 +22,7 @@ READS, ALL = {"fiches.read": "GROUP"}, {"fiches.read": "ALL"}
 
 
 @pytest.fixture
-def ranges(services: Services, clock: StandingClock) -> Ranges:
+def ranges(services: Services, clock: FakeClock) -> Ranges:
     made = Ranges(services.database, clock)
     made.sell(*DAYS)
     return made
@@ -59,7 +59,7 @@ def test_cached_days_are_returned_and_a_job_fetches_the_rest(
             "datesMissing": [day.isoformat() for day in DAYS[2:]],
         },
     }  # fmt: skip
-    assert ranges.crm.asked == []
+    assert ranges.crm.requests == []
     ranges.work_on(job.id)
     assert get(client, PATH, **RANGE)["total"] == 14
 

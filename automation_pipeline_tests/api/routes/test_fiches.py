@@ -21,7 +21,7 @@ from automation_pipeline.fiches.routes import (
 )
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline_tests.api.conftest import Login
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording, summary
 
 DAY = date(2026, 2, 3)
@@ -35,7 +35,7 @@ def crm(services: Services) -> FakeFicheSource:
     source = FakeFicheSource(
         [fiche("1", recording("11"), groupe="NORD"), fiche("2", groupe="SUD"), fiche("3")]
     )
-    source.sell(DAY, *(summary(name, recording(f"{name}1")) for name in "123"))
+    source.set_sales(DAY, *(summary(name, recording(f"{name}1")) for name in "123"))
     semaphore = Semaphore(DatabasePermits(services.database), "crm", 3, "test")
     services.__dict__.update(crm=source, sales_list_semaphore=semaphore)
     ground = {"database": services.database, "source": source, "clock": services.clock}
@@ -43,7 +43,7 @@ def crm(services: Services) -> FakeFicheSource:
     asyncio.run(
         fetch_fiches(["1", "2"], since=services.clock.now(), settle=lambda *_: None, **ground)
     )
-    source.asked.clear()
+    source.requests.clear()
     return source
 
 
@@ -54,9 +54,9 @@ def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:
 
 
 def test_a_search_queries_the_crm_for_one_day(client: TestClient, crm: FakeFicheSource) -> None:
-    crm.sell(DAY, summary("1"), summary("9"))
+    crm.set_sales(DAY, summary("1"), summary("9"))
     found = get(client, "/api/fiches/search", date="2026-02-03")
-    assert crm.asked == ["2026-02-03"]
+    assert crm.requests == ["2026-02-03"]
     Found.model_validate(found)
     assert [(each["id"], each["status"]["hasData"]) for each in found["fiches"]] == [
         ("1", True),
@@ -94,7 +94,7 @@ def test_a_search_needs_a_valid_date(
         "Missing or invalid date parameter (YYYY-MM-DD required)",
         "VALIDATION_ERROR",
     )
-    assert crm.asked == []
+    assert crm.requests == []
 
 
 def test_a_search_during_a_crm_outage_is_502(client: TestClient, crm: FakeFicheSource) -> None:
@@ -112,7 +112,7 @@ def test_a_search_without_a_crm_is_a_configuration_error(client: TestClient) -> 
 def test_details_come_from_the_mirror(client: TestClient, crm: FakeFicheSource) -> None:
     shown = get(client, "/api/fiches/1")
     FicheDetails.model_validate(shown)
-    assert crm.asked == []
+    assert crm.requests == []
     assert (shown["fiche_id"], shown["information"]["groupe"], shown["state"]) == (
         "1",
         "NORD",
@@ -123,22 +123,22 @@ def test_details_come_from_the_mirror(client: TestClient, crm: FakeFicheSource) 
 
 
 def test_missing_or_expired_details_are_fetched(
-    client: TestClient, crm: FakeFicheSource, clock: StandingClock
+    client: TestClient, crm: FakeFicheSource, clock: FakeClock
 ) -> None:
     assert get(client, "/api/fiches/3")["state"] == "full details"
-    clock.pass_time(timedelta(hours=241))
+    clock.advance(timedelta(hours=241))
     get(client, "/api/fiches/1")
     get(client, "/api/fiches/1", refresh="false")
-    assert crm.asked == ["3", "1"]
+    assert crm.requests == ["3", "1"]
 
 
 def test_a_refresh_fetches_from_the_crm(
-    client: TestClient, crm: FakeFicheSource, clock: StandingClock
+    client: TestClient, crm: FakeFicheSource, clock: FakeClock
 ) -> None:
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     crm.add(fiche("1", groupe="OUEST"))
     assert get(client, "/api/fiches/1", refresh="true")["information"]["groupe"] == "OUEST"
-    assert crm.asked == ["1"]
+    assert crm.requests == ["1"]
 
 
 def test_a_refresh_needs_the_write_permission(login: Login, crm: FakeFicheSource) -> None:
@@ -146,7 +146,7 @@ def test_a_refresh_needs_the_write_permission(login: Login, crm: FakeFicheSource
     assert get(reader, "/api/fiches/1", 403, refresh="true")["error"] == "Missing permission"
     narrow = login({"fiches.read": "ALL", "fiches.write": "GROUP"}, groupes=["NORD"])
     get(narrow, "/api/fiches/2", 404, refresh="true")
-    assert crm.asked == []
+    assert crm.requests == []
     get(narrow, "/api/fiches/1", refresh="true")
 
 
@@ -157,7 +157,7 @@ def test_a_refresh_needs_the_write_permission(login: Login, crm: FakeFicheSource
 def test_a_fiche_that_moved_out_of_scope_is_hidden_after_the_fetch(
     login: Login,
     crm: FakeFicheSource,
-    clock: StandingClock,
+    clock: FakeClock,
     scope: str,
     moved: dict[str, str],
     refresh: str,
@@ -165,17 +165,17 @@ def test_a_fiche_that_moved_out_of_scope_is_hidden_after_the_fetch(
 ) -> None:
     caller = login({"fiches.read": scope, "fiches.write": scope}, groupes=["NORD"], crm_user="42")
     get(caller, "/api/fiches/1")
-    clock.pass_time(timedelta(hours=age))
+    clock.advance(timedelta(hours=age))
     crm.add(fiche("1", **{"groupe": "NORD", **moved}))
     result = get(caller, "/api/fiches/1", 404, refresh=refresh)
-    assert (crm.asked, result["error"]) == (["1"], "Fiche 1 not found")
+    assert (crm.requests, result["error"]) == (["1"], "Fiche 1 not found")
     assert result["code"] == get(caller, "/api/fiches/77", 404)["code"]
 
 
 def test_expired_details_are_shown_during_a_crm_outage(
-    client: TestClient, crm: FakeFicheSource, clock: StandingClock
+    client: TestClient, crm: FakeFicheSource, clock: FakeClock
 ) -> None:
-    clock.pass_time(timedelta(days=30))
+    clock.advance(timedelta(days=30))
     crm.refuse_everything(TransientError("The CRM does not answer."))
     assert get(client, "/api/fiches/1")["state"] == "full details"
     assert get(client, "/api/fiches/1", refresh="true")["information"]["groupe"] == "NORD"
@@ -222,7 +222,7 @@ def test_hidden_and_missing_fiches_look_the_same(
         for answered, name in zip(answers, ("2", "3", "77"), strict=True)
     ]
     assert len(set(message)) == 1
-    assert crm.asked == []
+    assert crm.requests == []
 
 
 @pytest.mark.parametrize("path", ["", "/cache", "/status"])
@@ -293,7 +293,7 @@ def test_the_fiches_of_a_cached_day_are_shown(
         "data"
     ]
     assert (mine["total"], [row["ficheId"] for row in mine["fiches"]]) == (1, ["1"])
-    assert crm.asked == []
+    assert crm.requests == []
     refused = get(client, "/api/fiches/status/by-date", 400, date="yesterday")
     assert refused["error"] == "Invalid date format. Use YYYY-MM-DD"
 

@@ -8,8 +8,8 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.org_jobs.models.job_types import JOB_TYPES
 from automation_pipeline_tests.api.conftest import Login, Member
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.org_jobs.data import SERVICE, OrgJobsData
-from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/org-jobs"
 OF_ACME = {"org": "acme"}

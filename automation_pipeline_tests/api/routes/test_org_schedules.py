@@ -8,8 +8,8 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline_tests.api.conftest import Login, Member
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.org_jobs.data import OrgJobsData
-from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/org-schedules"
 OF_ACME = {"org": "acme"}

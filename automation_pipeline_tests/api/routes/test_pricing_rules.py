@@ -7,9 +7,9 @@ from fastapi.testclient import TestClient
 
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.fakes.shop import PAGES
 from automation_pipeline_tests.pricing.harness import PricingHarness
-from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/rules"
 TENTH_OFF: dict[str, Any] = {

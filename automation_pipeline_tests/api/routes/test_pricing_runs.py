@@ -8,9 +8,9 @@ from fastapi.testclient import TestClient
 from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.rules.runs import PREVIEW_LIFETIME
 from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.fakes.shop import PRICES, variant
 from automation_pipeline_tests.pricing.harness import PricingHarness
-from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/runs"
 PARTS = ("targets", "skipped", "result", "log", "checks")
@@ -87,7 +87,7 @@ def test_targets_are_paged_by_id(pricing: TestClient, harness: PricingHarness) -
 
 
 def test_skipped_variants_have_their_reason(pricing: TestClient, harness: PricingHarness) -> None:
-    harness.shop.put(variant("301", "3", None), variant("401", "4", 5000))
+    harness.shop.add(variant("301", "3", None), variant("401", "4", 5000))
     harness.set_policy(ceiling=2000, currency="EUR")
     run = harness.previewed_run()
     document = pricing.get(f"{PATH}/{run.id}/skipped").json()
@@ -147,7 +147,7 @@ def partially_failed_run(harness: PricingHarness) -> int:
     harness.shop.fail_always("2", FailureSignal(status=404))
     run = harness.work(harness.queued_run())
     assert run.status == "PARTIAL"
-    harness.shop.fail_no_more("2")
+    harness.shop.stop_failing("2")
     return run.id
 
 
@@ -169,7 +169,7 @@ class TestApply:
             json={"transform": {"op": "percent", "value": -20}},
         )
         assert "preview it again" in post(pricing, changed.id, "apply").json()["error"]
-        harness.clock.pass_time(PREVIEW_LIFETIME * 2)
+        harness.clock.advance(PREVIEW_LIFETIME * 2)
         refused = post(pricing, old.id, "apply")
         assert (refused.status_code, "older than 15 minutes" in refused.json()["error"]) == (
             409,

@@ -13,8 +13,8 @@ from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.storage.alerts import add_alerts
 from automation_pipeline_tests.api.conftest import Login
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.pricing.harness import UNLIMITED, PricingHarness
-from automation_pipeline_tests.tables import every_case
 
 PATH = "/api/pricing/shop"
 
@@ -70,7 +70,7 @@ def run_id(harness: PricingHarness) -> int:
     """A run of the project shoes with one permanently failed target."""
     harness.shop.fail_always("2", FailureSignal(status=404))
     run = harness.work(harness.queued_run(harness.rule(project_id="shoes")))
-    harness.shop.fail_no_more("2")
+    harness.shop.stop_failing("2")
     return run.id
 
 

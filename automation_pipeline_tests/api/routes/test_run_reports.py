@@ -11,13 +11,13 @@ from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.days import answer_by_transcript
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import a_reported_run
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
-from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture
-def run_id(services: Services, clock: StandingClock) -> int:
+def run_id(services: Services, clock: FakeClock) -> int:
     run_id = a_reported_run(
         AuditHarness(services.database, clock, model=FakeLanguageModel(answer_by_transcript))
     )

@@ -13,7 +13,7 @@ from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.organisations import create_organisation
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.api.conftest import Login, client_of
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 PATH = "/api/admin/tokens"
 TOKEN_REQUEST = {"name": "x", "permissions": ["audit-configs"], "scope": "ALL"}
@@ -171,7 +171,7 @@ def test_an_unknown_token_is_404_and_a_malformed_id_400(client: TestClient) -> N
 
 
 def test_a_token_needs_an_existing_organisation(
-    client: TestClient, database: Database, clock: StandingClock
+    client: TestClient, database: Database, clock: FakeClock
 ) -> None:
     request = {
         "name": "agents",
@@ -197,7 +197,7 @@ def test_a_token_needs_an_existing_organisation(
 
 
 def test_an_organisation_token_cannot_exceed_its_creators_permissions(
-    login: Login, database: Database, clock: StandingClock
+    login: Login, database: Database, clock: FakeClock
 ) -> None:
     create_organisation(
         {"id": "acme", "name": "Acme"},

@@ -23,7 +23,7 @@ from automation_pipeline.transcription.routes import (
 from automation_pipeline.transcription.runs import fail_unplanned, join_or_start
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.archive import Archive
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.speech import transcript
 
 PATH = "/api/transcriptions"
@@ -176,7 +176,7 @@ def test_the_transcript_of_a_call_is_shown(client: TestClient, fiches: Services)
     ("priority", "taken"), [("high", "high"), ("low", "low"), ("urgent", "normal"), ("", "normal")]
 )
 def test_requesting_one_fiche_files_a_run_with_its_priority(
-    client: TestClient, fiches: Services, clock: StandingClock, priority: str, taken: str
+    client: TestClient, fiches: Services, clock: FakeClock, priority: str, taken: str
 ) -> None:
     result = post(client, f"/900?priority={priority}")
     TranscriptionQueued.model_validate(result)
@@ -220,11 +220,11 @@ def test_a_batch_needs_a_list_of_ids(
 
 
 def test_an_idempotency_key_requests_the_work_once(
-    client: TestClient, fiches: Services, clock: StandingClock
+    client: TestClient, fiches: Services, clock: FakeClock
 ) -> None:
     key = {"Idempotency-Key": "a-key"}
     result = post(client, "/900", **key)
-    clock.pass_time_a_second()
+    clock.advance_one_second()
     assert post(client, "/900", **key) == result
     assert len(keys(fiches)) == 1
 

@@ -22,13 +22,18 @@ from automation_pipeline_tests.audits.days import (
     record_sales,
 )
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, honest, step_answer
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.llm import (
+    FakeLanguageModel,
+    StepInPrompt,
+    honest_answer,
+    step_answer,
+)
 from automation_pipeline_tests.fiches.queries.mirror import statements
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(database, clock, FakeLanguageModel(answer_by_transcript))
 
 
@@ -174,7 +179,9 @@ def test_failing_points_are_listed_by_count_with_their_share(harness: AuditHarne
 def test_an_unjudged_step_counts_no_failing_points(harness: AuditHarness) -> None:
     harness.model = FakeLanguageModel(
         lambda question: (
-            PermanentError("No.") if StepInPrompt.of(question).position == 1 else honest(question)
+            PermanentError("No.")
+            if StepInPrompt.of(question).position == 1
+            else honest_answer(question)
         )
     )
     harness.configure(steps=2, runAutomatically=True)

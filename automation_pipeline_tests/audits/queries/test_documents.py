@@ -26,14 +26,14 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
 from automation_pipeline_tests.audits.harness import AuditHarness, count_statements
 from automation_pipeline_tests.audits.reviewers import set_state
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fiches.queries.mirror import DAY, statements
 
 COUNTED: dict[str, object] = {"total_steps": 3}
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(database, clock)
 
 
@@ -239,7 +239,7 @@ def test_the_summary_counts_the_latest_audit_of_each_configuration(harness: Audi
     harness.sell("7")
     for config_id, tracking_id in ((one, "a"), (one, "b"), (other, "c")):
         harness.audit("7", config_id, tracking_id)
-        harness.clock.pass_time_a_second()
+        harness.clock.advance_one_second()
     with harness.database.reading() as session:
         result = fiche_status(session, "7", EVERYTHING)["audit"]
     assert (result["total"], result["completed"], result["compliant"] + result["nonCompliant"]) == (

@@ -20,18 +20,18 @@ from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.audits.queries.test_listing import count_statements
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import an_open_run
+from automation_pipeline_tests.factories import make_open_run
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 PARIS = ZoneInfo("Europe/Paris")
 NIVEAUX = ("EXCELLENT", "BON", "REJET")
 
 
 @pytest.fixture
-def archive(database: Database, clock: StandingClock) -> Archive:
+def archive(database: Database, clock: FakeClock) -> Archive:
     """Sixty audits within a year with both clock changes, of fiches with one of three groupes or none."""
     archive, chance = Archive(database), Random(7)
-    run_id = an_open_run(database, clock).run_id
+    run_id = make_open_run(database, clock).run_id
     for number in range(60):
         status = chance.choice(list(AuditStatus))
         judged: dict[str, Any] = {"niveau": "PENDING"}

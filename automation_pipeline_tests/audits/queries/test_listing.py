@@ -14,8 +14,8 @@ from automation_pipeline.core.json_model import parse
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import COMPLETED, NOW, Archive
 from automation_pipeline_tests.audits.harness import count_statements
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import an_open_run
+from automation_pipeline_tests.factories import make_open_run
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 PARIS = ZoneInfo("Europe/Paris")
 LATE = datetime(2026, 2, 3, 23, 30, tzinfo=UTC)  # already the 4th in Paris
@@ -173,9 +173,9 @@ def test_fiches_are_filtered_by_any_number_of_ids(archive: Archive) -> None:
 
 
 def test_audits_are_filtered_by_automation_schedule_and_run(
-    archive: Archive, clock: StandingClock
+    archive: Archive, clock: FakeClock
 ) -> None:
-    ticket = an_open_run(archive.database, clock)
+    ticket = make_open_run(archive.database, clock)
     archive.put("900", automation_schedule_id=1, automation_run_id=ticket.run_id)
     archive.put("901")
     assert listed(archive.database, automation_schedule_ids="1,77") == ["900"]

@@ -22,7 +22,7 @@ from automation_pipeline.storage.database import Database, Session
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.audits.rules.strategies import finding, point
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 from automation_pipeline_tests.waiting import wait_until
 
@@ -95,7 +95,7 @@ Change: TypeAlias = Callable[[AuditHarness, int], object]
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     """Two steps with 3 of 5 points each; the model now answers with full points."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)

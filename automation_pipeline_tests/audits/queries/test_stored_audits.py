@@ -11,12 +11,12 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
 from automation_pipeline_tests.audits.processes import end_items, start_audits
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.processes import run_in_processes
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     harness = AuditHarness(database, clock)
     harness.sell("1900417")
     return harness
@@ -35,7 +35,9 @@ def test_concurrently_started_audits_have_one_latest_and_distinct_versions(
 ) -> None:
     config = harness.configure(steps=1)
     tracking_ids = [[f"{worker}-{number}" for number in range(5)] for worker in range(4)]
-    at_once(start_audits, *((database_url, "1900417", config, ids) for ids in tracking_ids))
+    run_in_processes(
+        start_audits, *((database_url, "1900417", config, ids) for ids in tracking_ids)
+    )
     assert versions(harness) == [(number, number == 20) for number in range(1, 21)]
 
 
@@ -43,7 +45,7 @@ def test_concurrent_repetitions_of_a_request_start_one_audit(
     harness: AuditHarness, database_url: str
 ) -> None:
     config = harness.configure(steps=1)
-    started = at_once(
+    started = run_in_processes(
         start_audits, *((database_url, "1900417", config, ["the same"]) for _ in range(4))
     )
     assert len({audit_id for ids in started for audit_id in ids}) == 1
@@ -124,7 +126,7 @@ def test_a_constraint_refuses_a_second_latest_audit(harness: AuditHarness) -> No
 
 
 def test_batch_items_ended_concurrently_are_counted_once(
-    database: Database, database_url: str, clock: StandingClock
+    database: Database, database_url: str, clock: FakeClock
 ) -> None:
     harness = AuditHarness(database, clock)
     config = harness.configure(steps=1)
@@ -132,7 +134,7 @@ def test_batch_items_ended_concurrently_are_counted_once(
     with database.transaction() as session:
         add_batch(session, "batch", config, items, clock.now())
     names = [item.tracking_id for item in items]
-    completions = at_once(
+    completions = run_in_processes(
         end_items, *((database_url, ids) for ids in (names, names[::-1], names[7:], names[:12]))
     )
     assert counted(database) == (20, 0, True)

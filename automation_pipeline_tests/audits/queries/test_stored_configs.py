@@ -38,7 +38,7 @@ from automation_pipeline_tests.audits.configurations import (
     read,
 )
 from automation_pipeline_tests.audits.harness import count_statements
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 LATER = NOW + timedelta(hours=1)
 
@@ -152,7 +152,7 @@ def test_reordered_steps_keep_their_ids(database: Database, order: tuple[int, ..
     config_id, other = add(database), add(database, "Other")
     before, elsewhere = read(database, config_id), read(database, other)
     wanted = tuple(before.step_ids[index] for index in order)
-    ordered = reorder_steps(config_id, wanted, database=database, clock=StandingClock(LATER))
+    ordered = reorder_steps(config_id, wanted, database=database, clock=FakeClock(LATER))
     assert ordered.step_ids == wanted
     stored = read(database, config_id)
     assert (stored.step_ids, names(stored)) == (wanted, [f"Step {index + 1}" for index in order])
@@ -175,7 +175,7 @@ def test_an_incomplete_order_of_steps_changes_nothing(database: Database, change
     before = read(database, config_id)
     wanted = change(before.step_ids)
     with pytest.raises(InvalidInputError) as refused:
-        reorder_steps(config_id, wanted, database=database, clock=StandingClock(LATER))
+        reorder_steps(config_id, wanted, database=database, clock=FakeClock(LATER))
     assert {field for field, _ in refused.value.fields} == {"stepIds"}
     assert read(database, config_id) == before
 
@@ -184,7 +184,7 @@ def test_activating_an_active_configuration_changes_nothing(database: Database) 
     config_id = add(database)
     changes: list[tuple[bool, bool]] = []
     for active in (True, False, False, True):
-        clock = StandingClock(LATER)
+        clock = FakeClock(LATER)
         set_config_active(config_id, active=active, database=database, clock=clock)
         stored = read(database, config_id)
         changes.append((stored.config.is_active, stored.updated_at == LATER))

@@ -30,7 +30,7 @@ from automation_pipeline_tests.audits.rules.strategies import (
     findings,
     texts,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 CITATION = {
     "texte": "cet appel est enregistré",

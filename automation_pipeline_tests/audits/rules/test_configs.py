@@ -25,7 +25,7 @@ from automation_pipeline.audits.models.configs import (
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline_tests.audits.configurations import FULL, document, step_document
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 STORED = parse_config(FULL)
 FIRST = STORED.steps[0]

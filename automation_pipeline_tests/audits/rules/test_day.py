@@ -12,7 +12,7 @@ from automation_pipeline.audits.days import (
     judge_audits,
     without_fiche_id,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 EVERY, STEPS, EVIDENCE = AUDIT_CHECKS
 

@@ -25,7 +25,7 @@ from automation_pipeline.audits.routes.requests import (
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID, parse
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 NAMES = st.sampled_from(sorted(AuditFilter.model_fields))
 

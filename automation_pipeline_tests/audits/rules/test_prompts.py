@@ -35,7 +35,7 @@ from automation_pipeline.audits.rules.prompts import (
 from automation_pipeline.audits.rules.tools import TOOLS
 from automation_pipeline_tests.audits.harness import OPTIONS
 from automation_pipeline_tests.audits.rules.timelines import config, step, timeline, timelines
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 STEP = step(
     position=2,

@@ -39,7 +39,7 @@ from automation_pipeline_tests.audits.rules.strategies import (
     weights,
 )
 from automation_pipeline_tests.audits.rules.timelines import step
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 P, H, A, N = Statut.PRESENT, Statut.PARTIEL, Statut.ABSENT, Statut.NON_APPLICABLE
 STEP = finding(

@@ -10,7 +10,7 @@ from automation_pipeline.audits.models.audits import Timeline, minutage
 from automation_pipeline.audits.models.chat import ToolCall
 from automation_pipeline.audits.rules.tools import MAX_PREVIEW, TOOLS, excerpt, preview, run_tool
 from automation_pipeline_tests.audits.rules.timelines import step, timeline, timelines
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 CALLS = timeline(
     ["bonjour", "le délai de rétractation", "rien", "un DELAI"],

@@ -44,7 +44,7 @@ from automation_pipeline_tests.audits.rules.strategies import (
     timelines,
     weights,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 C, PC, NC = Conforme.CONFORME, Conforme.PARTIEL, Conforme.NON_CONFORME
 

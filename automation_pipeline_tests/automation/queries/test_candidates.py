@@ -12,21 +12,21 @@ from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.queries.mirror import save_sales_list
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import summary
 from automation_pipeline_tests.fiches.queries.mirror import statements
 
 MONDAY, TUESDAY, SUNDAY = date(2026, 2, 2), date(2026, 2, 3), date(2026, 2, 1)
 
 
-def sold(database: Database, clock: StandingClock, day: date, *fiche_ids: str) -> None:
+def sold(database: Database, clock: FakeClock, day: date, *fiche_ids: str) -> None:
     listed = SalesList(day, len(fiche_ids), tuple(summary(fiche_id) for fiche_id in fiche_ids))
     with database.transaction() as session:
         save_sales_list(session, listed, clock.now())
 
 
 def test_fiches_of_several_days_are_read_in_one_query_ordered_by_day(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     sold(database, clock, TUESDAY, "1", "4")
     sold(database, clock, MONDAY, "3", "2")
@@ -38,7 +38,7 @@ def test_fiches_of_several_days_are_read_in_one_query_ordered_by_day(
 
 
 def test_fiches_selected_by_id_keep_their_order_even_if_not_mirrored(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     bench = AuditHarness(database, clock)
     bench.sell("2")
@@ -50,7 +50,7 @@ def test_fiches_selected_by_id_keep_their_order_even_if_not_mirrored(
 @pytest.mark.parametrize("status", AuditStatus)
 @pytest.mark.parametrize("is_latest", [True, False])
 def test_a_latest_audit_counts_unless_it_is_incomplete(
-    status: AuditStatus, is_latest: bool, database: Database, clock: StandingClock
+    status: AuditStatus, is_latest: bool, database: Database, clock: FakeClock
 ) -> None:
     bench = AuditHarness(database, clock)
     bench.sell("1")

@@ -16,8 +16,8 @@ from automation_pipeline.automation.tables import RunPhaseRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import an_open_run, an_opening
+from automation_pipeline_tests.factories import make_launch, make_open_run
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 def enter(database: Database, run_attempt: RunAttempt, *phases: Phase) -> None:
@@ -40,8 +40,8 @@ def push_back(database: Database, phase: Phase, seconds: float) -> None:
         session.execute(rows.values(entered_at=database_now(-seconds)))
 
 
-def test_the_first_entry_into_a_phase_is_kept(database: Database, clock: StandingClock) -> None:
-    run_attempt = an_open_run(database, clock)
+def test_the_first_entry_into_a_phase_is_kept(database: Database, clock: FakeClock) -> None:
+    run_attempt = make_open_run(database, clock)
     enter(database, run_attempt, Phase.FETCHING, Phase.TRANSCRIBING)
     push_back(database, Phase.TRANSCRIBING, 60)
     enter(database, run_attempt, Phase.AUDITING, Phase.TRANSCRIBING, Phase.TRANSCRIBING)
@@ -56,13 +56,11 @@ def test_the_first_entry_into_a_phase_is_kept(database: Database, clock: Standin
     assert 55 < lengths[Phase.TRANSCRIBING] < 65
 
 
-def test_each_attempt_records_its_own_phase_entries(
-    database: Database, clock: StandingClock
-) -> None:
-    first = an_open_run(database, clock)
+def test_each_attempt_records_its_own_phase_entries(database: Database, clock: FakeClock) -> None:
+    first = make_open_run(database, clock)
     enter(database, first, Phase.FETCHING)
     second = open_run(
-        an_opening(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
+        make_launch(1, "d-2", dagster_root_run_id="dagster-1"), database=database, clock=clock
     )
     enter(database, second, Phase.FETCHING)
     with pytest.raises(StaleAttemptError):
@@ -81,13 +79,13 @@ def test_each_attempt_records_its_own_phase_entries(
 
 
 def test_finishing_a_run_twice_records_its_metrics_once(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    run_attempt = an_open_run(database, clock)
+    run_attempt = make_open_run(database, clock)
     enter(database, run_attempt, Phase.FETCHING)
     push_back(database, Phase.SELECTION, 90)
     push_back(database, Phase.FETCHING, 30)
-    clock.pass_time(timedelta(days=1))  # phases are measured with the database clock
+    clock.advance(timedelta(days=1))  # phases are measured with the database clock
     for _ in range(2):
         finalise_run(run_attempt.run_id, database=database, clock=clock, breakdown="It broke")
     with database.reading() as session:

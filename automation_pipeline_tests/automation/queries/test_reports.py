@@ -29,13 +29,13 @@ from automation_pipeline_tests.automation.reports import (
     end,
     open_a_run,
 )
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fiches.queries.mirror import statements
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock) -> AuditHarness:
+def bench(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(database, clock, FakeLanguageModel(answer_by_transcript))
 
 

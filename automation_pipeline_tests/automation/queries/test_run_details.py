@@ -25,12 +25,12 @@ from automation_pipeline.automation.tables import FicheResultRow, LogRow, Notifi
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import is_postgres
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule, an_open_run
+from automation_pipeline_tests.factories import make_open_run, make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 def mirrored(
-    database: Database, clock: StandingClock, *, fiches: int, calls: int, lacking: int
+    database: Database, clock: FakeClock, *, fiches: int, calls: int, lacking: int
 ) -> None:
     """Add fiches with the given number of calls. Every tenth lacks some transcripts, including
     one of a recording that no longer exists."""
@@ -78,7 +78,7 @@ def query_plan(session: Session, fiche_ids: Sequence[str]) -> str:
 
 
 def test_every_fiche_has_its_number_of_missing_transcripts(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     mirrored(database, clock, fiches=20, calls=4, lacking=2)
     with database.reading() as session:
@@ -87,7 +87,7 @@ def test_every_fiche_has_its_number_of_missing_transcripts(
 
 
 def test_the_query_skips_recordings_that_have_a_transcript(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     mirrored(database, clock, fiches=2000, calls=4, lacking=1)
     fiche_ids = [str(n) for n in range(1, 51)]
@@ -104,12 +104,12 @@ CALLED = {"recordings_count": 1}
 
 
 @pytest.fixture
-def run_id(database: Database, clock: StandingClock) -> int:
+def run_id(database: Database, clock: FakeClock) -> int:
     return a_run(database, clock)
 
 
-def a_run(database: Database, clock: StandingClock, **fields: object) -> int:
-    schedule = a_schedule(database, clock)
+def a_run(database: Database, clock: FakeClock, **fields: object) -> int:
+    schedule = make_schedule(database, clock)
     with database.transaction() as session:
         row = add_run(session, schedule, Trigger.MANUAL, clock.now())
         for name, value in fields.items():
@@ -209,7 +209,7 @@ def test_logs_are_paged_by_cursor_and_filtered_by_level(database: Database, run_
     ],
 )
 def test_runs_are_found_by_status(
-    statuses: Sequence[RunStatus], found: list[int], database: Database, clock: StandingClock
+    statuses: Sequence[RunStatus], found: list[int], database: Database, clock: FakeClock
 ) -> None:
     for status in ("pending", "completed", "failed"):
         a_run(database, clock, status=status)
@@ -231,7 +231,7 @@ def test_runs_are_found_by_status(
     ],
 )
 def test_cancelled_runs_are_found_by_period(
-    fields: dict[str, object], is_found: bool, database: Database, clock: StandingClock
+    fields: dict[str, object], is_found: bool, database: Database, clock: FakeClock
 ) -> None:
     cancelled = {
         "status": "cancelled",
@@ -245,7 +245,7 @@ def test_cancelled_runs_are_found_by_period(
 
 
 def test_notifications_of_other_runs_are_not_returned(
-    database: Database, clock: StandingClock, run_id: int
+    database: Database, clock: FakeClock, run_id: int
 ) -> None:
     with database.transaction() as session:
         for target in ("a@example.org", "b@example.org"):
@@ -269,15 +269,15 @@ def test_notifications_of_other_runs_are_not_returned(
         assert session.get_one(RunRow, run_id).status == "pending"
 
 
-def test_runs_are_found_by_their_ids(database: Database, clock: StandingClock) -> None:
+def test_runs_are_found_by_their_ids(database: Database, clock: FakeClock) -> None:
     ids = [a_run(database, clock), a_run(database, clock, selected_fiches=2)]
     with database.reading() as session:
         assert runs_by_id(session, [*ids, 99]) == {id_: get_run(session, id_) for id_ in ids}
         assert runs_by_id(session, []) == {}
 
 
-def test_details_of_log_lines_are_masked(database: Database, clock: StandingClock) -> None:
-    run_id = an_open_run(database, clock).run_id
+def test_details_of_log_lines_are_masked(database: Database, clock: FakeClock) -> None:
+    run_id = make_open_run(database, clock).run_id
     details = {
         "apiKey": "hush",
         "prospectNom": "Dupont",

@@ -14,11 +14,11 @@ from automation_pipeline.automation.runs import request_run
 from automation_pipeline.automation.tables import OccurrenceRow, ScheduleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.due import a_daily, change, check_due
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.factories import make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
-def add_schedules(database: Database, clock: StandingClock, schedules: int, due: int) -> None:
+def add_schedules(database: Database, clock: FakeClock, schedules: int, due: int) -> None:
     """Add schedules, of which some are due at 10:00 and the others later at different times."""
     a_daily(database, clock)
     with database.transaction() as session:
@@ -34,7 +34,7 @@ def add_schedules(database: Database, clock: StandingClock, schedules: int, due:
         session.execute(insert(ScheduleRow), others)
 
 
-def counted(database: Database, clock: StandingClock) -> tuple[DueReport, int]:
+def counted(database: Database, clock: FakeClock) -> tuple[DueReport, int]:
     statements: list[str] = []
 
     def count(*given: object) -> None:
@@ -48,7 +48,7 @@ def counted(database: Database, clock: StandingClock) -> tuple[DueReport, int]:
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
 def test_the_statement_count_does_not_depend_on_the_number_of_schedules(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     a_daily(database, clock)
     _, statements_for_one = counted(database, clock)
@@ -58,14 +58,14 @@ def test_the_statement_count_does_not_depend_on_the_number_of_schedules(
     report, statements_for_many = counted(database, clock)
     assert (report.checked, len(report.triggered)) == (10_000, 50)
     assert statements_for_many == statements_for_one
-    clock.pass_time(timedelta(seconds=15))
+    clock.advance(timedelta(seconds=15))
     report, idle = counted(database, clock)
     assert report == DueReport(checked=10_000)
     assert idle < statements_for_one
 
 
 def test_a_hundred_schedules_due_at_the_same_time_all_start(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     add_schedules(database, clock, 300, 100)
     report, statements = counted(database, clock)
@@ -73,10 +73,8 @@ def test_a_hundred_schedules_due_at_the_same_time_all_start(
     assert statements < 20
 
 
-def test_recent_due_times_have_a_run_or_a_skip_reason(
-    database: Database, clock: StandingClock
-) -> None:
-    mine, other = a_schedule(database, clock), a_schedule(database, clock)
+def test_recent_due_times_have_a_run_or_a_skip_reason(database: Database, clock: FakeClock) -> None:
+    mine, other = make_schedule(database, clock), make_schedule(database, clock)
     run, now = request_run(mine.id, database=database, clock=clock), clock.now()
     decided = [
         (mine, 2, None, "skipped"),
@@ -129,9 +127,9 @@ STATUSES = {
 )
 def test_consecutive_failures_pause_a_schedule(
     limit: int | None, ended: Sequence[str], in_a_row: int, active: bool, reason: str | None,
-    database: Database, clock: StandingClock,
+    database: Database, clock: FakeClock,
 ) -> None:  # fmt: skip
-    schedule = a_schedule(database, clock, pauseAfterFailures=limit)
+    schedule = make_schedule(database, clock, pauseAfterFailures=limit)
     for status in ended:
         with database.transaction() as session:
             count_ended_run(session, schedule.id, STATUSES[status])
@@ -146,9 +144,9 @@ def test_consecutive_failures_pause_a_schedule(
 
 
 def test_a_schedule_paused_by_an_operator_keeps_its_reason(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock, pauseAfterFailures=1)
+    schedule = make_schedule(database, clock, pauseAfterFailures=1)
     change(database, schedule.id, is_active=False, paused_reason="Holidays")
     with database.transaction() as session:
         count_ended_run(session, schedule.id, RunStatus.FAILED)

@@ -20,7 +20,7 @@ from automation_pipeline.automation.models.schedules import EmptyReason, FicheSe
 from automation_pipeline.automation.rules.schedules import check_webhook_url
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.webhooks import body_of, signature
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 RUN_IDS = {"schedule_id": "3", "run_id": "12"}

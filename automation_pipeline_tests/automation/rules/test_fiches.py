@@ -37,8 +37,8 @@ from automation_pipeline.automation.rules.fiches import (
 )
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.fiches.models.fiches import DetailsFetched, DetailsKnown, FicheNotFound
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.fakes.crm import fiche, recording
-from automation_pipeline_tests.tables import every_case
 
 PARIS, NEW_YORK = ZoneInfo("Europe/Paris"), ZoneInfo("America/New_York")
 YEARS = datetime.fromisoformat("2000-01-01"), datetime.fromisoformat("2100-01-01")

@@ -22,7 +22,7 @@ from automation_pipeline.automation.queries.reports import (
     phase_spans,
 )
 from automation_pipeline.core.state_machine import IllegalMoveError
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 LEGAL = {
     ("pending", "running"),

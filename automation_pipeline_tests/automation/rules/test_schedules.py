@@ -56,7 +56,7 @@ from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.scheduling.cron import Cron, OverlapPolicy, occurrences
 from automation_pipeline.core.scheduling.timing import Timing, planned_after
 from automation_pipeline.core.scheduling.zones import zone
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 MANUAL: dict[str, Any] = {
     "name": "Sales",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 ROOT = Path(__file__).parents[3]
 PEERS = ROOT / "benchmarks" / "peers"

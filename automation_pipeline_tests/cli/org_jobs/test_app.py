@@ -6,8 +6,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from automation_pipeline.cli import main
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.org_jobs.commands import UNKNOWN_ID, OrgJobsCommands
-from automation_pipeline_tests.tables import every_case
 
 
 def every_command(of: TyperCommand | TyperGroup, *arguments: str) -> Iterator[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from automation_pipeline.org_jobs.commands.jobs import follow_job
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
 from automation_pipeline_tests.cli.org_jobs.commands import OrgJobsCommands
 from automation_pipeline_tests.cli.terminal import during_pauses, time_passes
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 def test_jobs_can_be_listed_and_filtered(org_jobs: OrgJobsCommands) -> None:
@@ -128,7 +128,7 @@ def test_job_types_show_their_performer_and_payload_schema(without_org: OrgJobsC
 CONTINUES = "Job 1 continues. `automation org-jobs show 1` shows its status.\n"
 
 
-def stop_code(monkeypatch: pytest.MonkeyPatch, clock: StandingClock) -> str | None:
+def stop_code(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> str | None:
     """Return the exit code with which the command stops following job 1, or None."""
     no_daemon = NotStartedError("NO_DAEMON", "")
     with monkeypatch.context() as patch:
@@ -154,7 +154,7 @@ def test_ctrl_c_prints_that_the_job_continues(
 
 
 def test_the_command_prints_why_a_job_does_not_start(
-    org_jobs: OrgJobsCommands, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+    org_jobs: OrgJobsCommands, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     org_jobs.json("create", "--type", "SERVER_RESTART", "--server", org_jobs.server())
     assert stop_code(monkeypatch, clock) == "NO_AGENT"
@@ -167,7 +167,7 @@ def test_the_command_prints_why_a_job_does_not_start(
 
 
 def test_a_service_job_does_not_start_without_a_daemon(
-    org_jobs: OrgJobsCommands, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+    org_jobs: OrgJobsCommands, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     org_jobs.job()
     assert stop_code(monkeypatch, clock) == "NO_DAEMON"

@@ -6,9 +6,9 @@ import pytest
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.org_jobs.commands import CALL, OrgJobsCommands
 from automation_pipeline_tests.cli.terminal import during_pauses
-from automation_pipeline_tests.tables import every_case
 
 BY_FLAGS = (
     "--name", "Nightly", "--cron", "30 4 * * *", "--timezone", "Europe/Paris", "--type", "SERVER_RESTART",

@@ -7,11 +7,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from automation_pipeline.cli import main
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.conftest import Sized
 from automation_pipeline_tests.cli.pricing.commands import PricingCommands
 from automation_pipeline_tests.cli.terminal import Terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, variant
-from automation_pipeline_tests.tables import every_case
 
 
 def every_command(of: TyperCommand | TyperGroup, *arguments: str) -> Iterator[tuple[str, ...]]:
@@ -73,7 +73,7 @@ def test_no_command_wraps_a_price_or_a_status_at_80_columns(
     unbroken: tuple[str, ...],
     is_terminal: bool,
 ) -> None:
-    shop.put(
+    shop.add(
         variant(
             "70000010001",
             "7000001",

@@ -10,7 +10,7 @@ from automation_pipeline.pricing.commands.rendering import (
     percent,
 )
 from automation_pipeline.pricing.models.shop import PriceDocument
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 AMOUNTS = st.integers(min_value=0, max_value=10**12)
 

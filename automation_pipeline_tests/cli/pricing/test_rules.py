@@ -6,9 +6,9 @@ import pytest
 
 from automation_pipeline.pricing.commands import rules as preview
 from automation_pipeline.pricing.commands.rendering import guardrail_text
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.pricing.commands import TENTH_OFF, PricingCommands
-from automation_pipeline_tests.fakes.shop import FakeShop, shelf
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 
 
 def test_a_created_rule_is_shown_as_stored(commands: PricingCommands) -> None:
@@ -248,7 +248,7 @@ def test_a_preview_writes_no_prices(commands: PricingCommands, shop: FakeShop) -
     before = shop.amounts()
     commands.previewed()
     assert shop.amounts() == before
-    assert shop.times("write") == 0
+    assert shop.call_count("write") == 0
 
 
 def test_prices_blocked_by_guardrails_are_listed_with_the_failed_checks(
@@ -308,7 +308,7 @@ def test_a_disabled_rule_can_be_previewed(commands: PricingCommands) -> None:
 def test_omitted_rows_are_counted(
     commands: PricingCommands, shop: FakeShop, guardrails: dict[str, object]
 ) -> None:
-    shop.put(*shelf(60))
+    shop.add(*product_variants(60))
     if guardrails:
         commands.json("policy", "set", "--file", "-", given=guardrails)
     commands.rule()

@@ -17,11 +17,11 @@ from automation_pipeline.pricing.models.runs import (
     TargetCounts,
 )
 from automation_pipeline.pricing.models.shop import ShopShown
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.pricing.commands import PricingCommands
 from automation_pipeline_tests.cli.terminal import during_pauses, time_passes
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import FakeShop
-from automation_pipeline_tests.tables import every_case
 
 
 def test_runs_are_listed_newest_first_and_can_be_filtered(commands: PricingCommands) -> None:
@@ -171,7 +171,7 @@ def test_starting_a_rule_plans_and_applies_it(
     rule_id = commands.rule()
     during_pauses(monkeypatch, lambda: commands.work("1"))
     assert commands.json("runs", "start", rule_id, "--wait")["status"] == "APPLIED"
-    assert shop.times("write") == 2
+    assert shop.call_count("write") == 2
     result = commands.text("runs", "start", rule_id)
     assert result == "Run 2 of rule 1 is asked for: `automation pricing runs watch 2` follows it."
     assert commands.json("runs", "show", "2")["wish"] == "apply"
@@ -329,7 +329,7 @@ def test_a_repair_creates_a_run(commands: PricingCommands, shop: FakeShop) -> No
 GOES_ON = "Run 1 continues. `automation pricing runs show 1` shows its status.\n"
 
 
-def a_run(clock: StandingClock, **fields: object) -> RuleRun:
+def a_run(clock: FakeClock, **fields: object) -> RuleRun:
     nothing = dict.fromkeys(
         name for name, field in RuleRun.model_fields.items() if field.is_required()
     )
@@ -345,7 +345,7 @@ def a_run(clock: StandingClock, **fields: object) -> RuleRun:
 
 
 def stop_code(
-    monkeypatch: pytest.MonkeyPatch, clock: StandingClock, run: RuleRun, *, paused: bool = False
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, run: RuleRun, *, paused: bool = False
 ) -> str | None:
     """Return the exit code with which the command stops following the run, or None."""
     shop = ShopShown(shop="shop.test", paused_at=clock.now() if paused else None)
@@ -377,7 +377,7 @@ def test_ctrl_c_prints_that_the_run_continues(
 
 @pytest.mark.usefixtures("commands")
 def test_the_command_prints_why_a_run_does_not_start(
-    clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert stop_code(monkeypatch, clock, a_run(clock)) == "NO_DAEMON"
     assert stop_code(monkeypatch, clock, a_run(clock), paused=True) == "SHOP_PAUSED"
@@ -415,7 +415,7 @@ def test_the_command_prints_why_a_run_does_not_start(
     ],
 )
 def test_the_progress_bar_counts_finished_targets(
-    clock: StandingClock, fields: dict[str, object], bar: tuple[str, int, int | None]
+    clock: FakeClock, fields: dict[str, object], bar: tuple[str, int, int | None]
 ) -> None:
     assert run_bar(a_run(clock, **fields)) == bar
 
@@ -423,7 +423,7 @@ def test_the_progress_bar_counts_finished_targets(
 @every_case("requested", [None, *RunAction])
 @every_case("status", list(PricingRunState))
 def test_a_run_is_over_without_an_active_state_or_an_open_request(
-    clock: StandingClock, status: PricingRunState, requested: RunAction | None
+    clock: FakeClock, status: PricingRunState, requested: RunAction | None
 ) -> None:
     at_work = requested is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}
     assert is_over(a_run(clock, status=status, wish=requested)) is not at_work

@@ -12,7 +12,7 @@ from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import a_reported_run
 from automation_pipeline_tests.cli.remote.served import TOKEN, RemoteTerminal, served_over
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 
@@ -32,7 +32,7 @@ def remote(terminal: Terminal) -> Iterator[RemoteTerminal]:
 
 
 @pytest.fixture
-def bench(terminal: Terminal, clock: StandingClock) -> AuditHarness:
+def bench(terminal: Terminal, clock: FakeClock) -> AuditHarness:
     return AuditHarness(terminal.database, clock, model=FakeLanguageModel(answer_by_transcript))
 
 

@@ -15,9 +15,9 @@ from automation_pipeline.cli.operations import Document, RemoteApi, actor, every
 from automation_pipeline.cli.progress import remote_obstacle
 from automation_pipeline.core.errors import UpstreamError
 from automation_pipeline.core.json_model import Id, JsonModel
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.remote.served import TOKEN, RemoteTerminal
 from automation_pipeline_tests.cli.terminal import Terminal
-from automation_pipeline_tests.tables import every_case
 
 
 class Thing(JsonModel):

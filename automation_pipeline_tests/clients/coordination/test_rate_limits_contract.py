@@ -18,7 +18,7 @@ from automation_pipeline_tests.clients.coordination.semaphores import (
     limiter_at,
     on_every_backend,
 )
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.waiting import wait_until
 
 pytestmark = on_every_backend
@@ -112,8 +112,8 @@ def let_intervals_pass(limiter: RateLimiter, key: str, seconds: float) -> None:
 
 
 def reserved_by_processes(url: str, key: str, rate: Rate, count: int) -> list[float]:
-    calls = [(url, key, rate, count)] * CREW
-    return sorted(chain.from_iterable(at_once(reserve_many, *calls)))
+    calls = [(url, key, rate, count)] * PROCESS_COUNT
+    return sorted(chain.from_iterable(run_in_processes(reserve_many, *calls)))
 
 
 def test_processes_share_one_limit_without_unused_slots(url: str, key: str) -> None:
@@ -121,7 +121,7 @@ def test_processes_share_one_limit_without_unused_slots(url: str, key: str) -> N
     rate, count = Rate(limit=1, period_seconds=200.0), 15
     instants = reserved_by_processes(url, key, rate, count)
     slots = [(instant - instants[0]) / rate.interval_seconds for instant in instants]
-    assert [round(slot) for slot in slots] == list(range(CREW * count))
+    assert [round(slot) for slot in slots] == list(range(PROCESS_COUNT * count))
     assert all(abs(slot - round(slot)) < LATE / rate.interval_seconds for slot in slots)
 
 

@@ -13,8 +13,8 @@ import pytest
 from automation_pipeline.clients.redis import RedisPermits, RedisRateLimiter, connect
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.services import free_port, redis_server
-from automation_pipeline_tests.tables import every_case
 from automation_pipeline_tests.waiting import wait_until
 
 RATE = Rate(1, 0.1)

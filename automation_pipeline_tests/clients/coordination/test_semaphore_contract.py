@@ -12,7 +12,7 @@ from automation_pipeline_tests.clients.coordination.semaphores import (
     on_every_backend,
     permits_at,
 )
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 pytestmark = on_every_backend
 
@@ -62,4 +62,6 @@ def test_an_abandoned_permit_expires_and_an_extended_permit_does_not(url: str, n
 
 
 def test_concurrent_processes_acquire_no_more_permits_than_the_limit(url: str, name: str) -> None:
-    assert sum(at_once(acquire_many, *((url, name, 5, 4) for _ in range(CREW)))) == 5
+    assert (
+        sum(run_in_processes(acquire_many, *((url, name, 5, 4) for _ in range(PROCESS_COUNT)))) == 5
+    )

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from automation_pipeline.clients.pusher import PusherApp, PusherChannels
 from automation_pipeline.core.metrics import Meter
-from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
+from automation_pipeline_tests.simulator_control import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
 
 
 def channels(

@@ -9,9 +9,9 @@ from automation_pipeline.automation.ports import PublishResult
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
-from automation_pipeline_tests.outside import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.simulator_control import PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET
 from automation_pipeline_tests.storage.processes import event
-from automation_pipeline_tests.tables import every_case
 
 PUSHER_SETTINGS = {
     "pusher_app_id": PUSHER_APP_ID,
@@ -36,8 +36,8 @@ def test_realtime_is_disabled_without_pusher_settings() -> None:
     assert services().post_office.publisher is None
 
 
-def test_the_relay_publishes_through_a_configured_pusher(simulated: str) -> None:
-    configured = services(**PUSHER_SETTINGS, pusher_base_url=simulated)
+def test_the_relay_publishes_through_a_configured_pusher(simulator_url: str) -> None:
+    configured = services(**PUSHER_SETTINGS, pusher_base_url=simulator_url)
     assert configured.realtime is not None
     assert configured.post_office.publisher is configured.realtime
     asyncio.run(configured.realtime.check())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.clients.pusher import KEPT, message_of
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -11,8 +11,8 @@ from automation_pipeline.automation.ports import EventPublisher, PublishResult
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.events import Event
 from automation_pipeline_tests.clients.pusher.pusher_client import channels
-from automation_pipeline_tests.fakes.post import FakePublisher
-from automation_pipeline_tests.outside import fault, forget, shown_to_browsers
+from automation_pipeline_tests.fakes.senders import FakePublisher
+from automation_pipeline_tests.simulator_control import add_faults, published_events, reset
 from automation_pipeline_tests.storage.processes import event
 
 
@@ -35,7 +35,7 @@ def fake() -> Provider:
         publisher.outage = outage
 
     def poison(key: str) -> Event:
-        publisher.poison = {**publisher.poison, key: PermanentError("refused")}
+        publisher.refused = {**publisher.refused, key: PermanentError("refused")}
         return event(key)
 
     return Provider(
@@ -46,7 +46,7 @@ def fake() -> Provider:
 
 def pusher(url: str) -> Provider:
     def published() -> list[str]:
-        return [json.loads(events["data"])["key"] for events in shown_to_browsers(url)]
+        return [json.loads(events["data"])["key"] for events in published_events(url)]
 
     def poison(key: str) -> Event:
         """An event name that Pusher rejects as too long."""
@@ -62,20 +62,20 @@ def pusher(url: str) -> Provider:
         )
 
     def start_outage() -> None:
-        fault(url, {"route": "pusher.batch", "status": 503})
+        add_faults(url, {"route": "pusher.batch", "status": 503})
 
     return Provider(channels(url), published, start_outage, lambda: clear_faults(url), poison)
 
 
 def clear_faults(url: str) -> None:
-    kept = shown_to_browsers(url)
+    kept = published_events(url)
     assert kept == []  # removing the faults also clears the record of published events
-    forget(url)
+    reset(url)
 
 
 @pytest.fixture(params=["fake", "pusher"])
 def provider(request: pytest.FixtureRequest) -> Provider:
-    return fake() if request.param == "fake" else pusher(request.getfixturevalue("simulated"))
+    return fake() if request.param == "fake" else pusher(request.getfixturevalue("simulator_url"))
 
 
 def test_events_are_published_in_order(provider: Provider) -> None:

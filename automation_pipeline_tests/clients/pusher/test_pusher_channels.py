@@ -18,11 +18,16 @@ from automation_pipeline.core.errors import (
     TransientError,
 )
 from automation_pipeline.core.metrics import Meter
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.pusher.pusher_client import channels
-from automation_pipeline_tests.outside import PUSHER_KEY, PUSHER_SECRET, fault, shown_to_browsers
 from automation_pipeline_tests.services import free_port
+from automation_pipeline_tests.simulator_control import (
+    PUSHER_KEY,
+    PUSHER_SECRET,
+    add_faults,
+    published_events,
+)
 from automation_pipeline_tests.storage.processes import event
-from automation_pipeline_tests.tables import every_case
 
 ANNA = ChannelMember("user:7", {"name": "Anna"})
 
@@ -31,47 +36,47 @@ def problem(url: str, **how: Any) -> Exception | None:
     return asyncio.run(channels(url, **how).publish([event("a"), event("b")])).stopped
 
 
-def test_an_event_reaches_each_of_its_channels_with_its_payload(simulated: str) -> None:
+def test_an_event_reaches_each_of_its_channels_with_its_payload(simulator_url: str) -> None:
     events = event("k", audit_id="a:1", fiche_id="7", text="é" * 100)
-    assert asyncio.run(channels(simulated).publish([events])) == PublishResult(1)
-    shown = shown_to_browsers(simulated)
+    assert asyncio.run(channels(simulator_url).publish([events])) == PublishResult(1)
+    shown = published_events(simulator_url)
     assert [event["channels"] for event in shown] == [["private-audit-a_1"], ["private-fiche-7"]]
     assert {event["name"] for event in shown} == {"run.completed"}
     assert [json.loads(event["data"]) for event in shown] == [dict(events.payload)] * 2
 
 
-def test_without_private_channels_names_have_no_prefix(simulated: str) -> None:
-    asyncio.run(channels(simulated, private=False).publish([event("k", fiche_id="7")]))
-    assert [event["channels"] for event in shown_to_browsers(simulated)] == [["fiche-7"]]
+def test_without_private_channels_names_have_no_prefix(simulator_url: str) -> None:
+    asyncio.run(channels(simulator_url, private=False).publish([event("k", fiche_id="7")]))
+    assert [event["channels"] for event in published_events(simulator_url)] == [["fiche-7"]]
 
 
-def test_an_oversized_event_is_truncated_and_published(simulated: str) -> None:
+def test_an_oversized_event_is_truncated_and_published(simulator_url: str) -> None:
     events = [
         event("emoji", fiche_id="7", text="🎧" * 2_200),
         event("big", fiche_id="8", text="é" * 5_000),
     ]
-    assert asyncio.run(channels(simulated).publish(events)) == PublishResult(2)
-    whole, cut = [json.loads(event["data"]) for event in shown_to_browsers(simulated)]
+    assert asyncio.run(channels(simulator_url).publish(events)) == PublishResult(2)
+    whole, cut = [json.loads(event["data"]) for event in published_events(simulator_url)]
     assert (whole["text"], cut) == ("🎧" * 2_200, {"fiche_id": "8", "truncated": True})
 
 
-def test_internal_events_are_skipped_and_do_not_block_other_events(simulated: str) -> None:
+def test_internal_events_are_skipped_and_do_not_block_other_events(simulator_url: str) -> None:
     internal = event("i")
     object.__setattr__(internal, "name", "automation/completed")
     assert asyncio.run(
-        channels(simulated).publish([internal, event("a"), internal])
+        channels(simulator_url).publish([internal, event("a"), internal])
     ) == PublishResult(3)
-    assert len(shown_to_browsers(simulated)) == 1
+    assert len(published_events(simulator_url)) == 1
 
 
 def test_an_unserialisable_payload_is_reported_after_earlier_events_are_published(
-    simulated: str,
+    simulator_url: str,
 ) -> None:
     published = asyncio.run(
-        channels(simulated).publish([event("a"), event("b", x=float("nan")), event("c")])
+        channels(simulator_url).publish([event("a"), event("b", x=float("nan")), event("c")])
     )
     assert (published.out, type(published.stopped)) == (1, PermanentError)
-    assert len(shown_to_browsers(simulated)) == 1
+    assert len(published_events(simulator_url)) == 1
 
 
 @pytest.mark.parametrize(
@@ -95,10 +100,10 @@ def test_an_unserialisable_payload_is_reported_after_earlier_events_are_publishe
     ],
 )
 def test_each_pusher_failure_is_classified_as_transient_or_permanent(
-    simulated: str, rule: dict[str, Any], kind: type[Exception], says: str
+    simulator_url: str, rule: dict[str, Any], kind: type[Exception], says: str
 ) -> None:
-    fault(simulated, {"route": "pusher.batch", **rule})
-    error = problem(simulated)
+    add_faults(simulator_url, {"route": "pusher.batch", **rule})
+    error = problem(simulator_url)
     assert isinstance(error, kind)
     assert says in str(error)
     assert isinstance(error, TransientError) is (kind is TransientError)
@@ -115,10 +120,10 @@ def test_each_pusher_failure_is_classified_as_transient_or_permanent(
         {"status": 503, "trickle_seconds": 6},
     ],
 )
-def test_a_missing_response_times_out(simulated: str, rule: dict[str, Any]) -> None:
-    fault(simulated, {"route": "pusher.batch", **rule})
+def test_a_missing_response_times_out(simulator_url: str, rule: dict[str, Any]) -> None:
+    add_faults(simulator_url, {"route": "pusher.batch", **rule})
     began = time.monotonic()
-    assert isinstance(problem(simulated, seconds=0.3), TransientError)
+    assert isinstance(problem(simulator_url, seconds=0.3), TransientError)
     assert time.monotonic() - began < 5
 
 
@@ -132,11 +137,11 @@ def test_a_missing_response_times_out(simulated: str, rule: dict[str, Any]) -> N
     ],
 )
 def test_each_call_is_counted_by_response_status(
-    simulated: str, rule: dict[str, Any], status: str | None
+    simulator_url: str, rule: dict[str, Any], status: str | None
 ) -> None:
-    fault(simulated, {"route": "pusher.batch", **rule})
+    add_faults(simulator_url, {"route": "pusher.batch", **rule})
     meter = Meter()
-    problem(simulated, seconds=0.3, meter=meter)
+    problem(simulator_url, seconds=0.3, meter=meter)
     counted = meter.drain()
     assert counted.pop(("provider_call_seconds_total", 'provider="pusher"')) > 0
     [((name, labels), calls)] = counted.items()
@@ -145,22 +150,22 @@ def test_each_call_is_counted_by_response_status(
     assert status is None or f'status="{status}"' in labels
 
 
-def test_an_unreadable_success_response_counts_as_published(simulated: str) -> None:
-    fault(simulated, {"route": "pusher.batch", "body": "not_json"})
-    assert problem(simulated) is None
+def test_an_unreadable_success_response_counts_as_published(simulator_url: str) -> None:
+    add_faults(simulator_url, {"route": "pusher.batch", "body": "not_json"})
+    assert problem(simulator_url) is None
 
 
 def test_a_wrong_secret_is_refused_and_no_error_or_log_contains_secrets(
-    simulated: str, caplog: pytest.LogCaptureFixture
+    simulator_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         errors = [
-            problem(simulated, secret="wrong-secret"),
-            problem(simulated, app_id="11"),
+            problem(simulator_url, secret="wrong-secret"),
+            problem(simulator_url, app_id="11"),
             problem(f"http://127.0.0.1:{free_port()}"),
         ]
     assert all(isinstance(error, TransientError) for error in errors)
-    assert shown_to_browsers(simulated) == []
+    assert published_events(simulator_url) == []
     for error in errors:
         assert error is not None
         texts = [str(error), repr(error), str(error.__cause__), str(error.__context__)]
@@ -172,19 +177,19 @@ def test_a_wrong_secret_is_refused_and_no_error_or_log_contains_secrets(
     assert PUSHER_SECRET not in caplog.text
 
 
-def test_the_check_verifies_app_id_key_and_secret(simulated: str) -> None:
-    asyncio.run(channels(simulated).check())
+def test_the_check_verifies_app_id_key_and_secret(simulator_url: str) -> None:
+    asyncio.run(channels(simulator_url).check())
     with pytest.raises(AutomationError, match="check PUSHER_KEY, PUSHER_SECRET"):
-        asyncio.run(channels(simulated, secret="wrong").check())
+        asyncio.run(channels(simulator_url, secret="wrong").check())
     with pytest.raises(AutomationError, match="PUSHER_APP_ID"):
-        asyncio.run(channels(simulated, app_id="11").check())
+        asyncio.run(channels(simulator_url, app_id="11").check())
     with pytest.raises(PermanentError, match="must be a number"):
-        channels(simulated, app_id="eleven")
+        channels(simulator_url, app_id="eleven")
 
 
-def test_one_event_can_be_triggered(simulated: str) -> None:
-    asyncio.run(channels(simulated).trigger("private-global", "test", [1, 2]))
-    [shown] = shown_to_browsers(simulated)
+def test_one_event_can_be_triggered(simulator_url: str) -> None:
+    asyncio.run(channels(simulator_url).trigger("private-global", "test", [1, 2]))
+    [shown] = published_events(simulator_url)
     assert (shown["channels"], shown["name"], shown["data"]) == (
         ["private-global"],
         "test",
@@ -202,22 +207,24 @@ def test_one_event_can_be_triggered(simulated: str) -> None:
     ],
 )
 def test_an_invalid_event_is_not_triggered(
-    simulated: str, channel: str, name: str, payload: object
+    simulator_url: str, channel: str, name: str, payload: object
 ) -> None:
     with pytest.raises(PermanentError):
-        asyncio.run(channels(simulated).trigger(channel, name, payload))
-    assert shown_to_browsers(simulated) == []
+        asyncio.run(channels(simulator_url).trigger(channel, name, payload))
+    assert published_events(simulator_url) == []
 
 
 def test_a_dry_run_logs_channels_without_payloads(
-    simulated: str, caplog: pytest.LogCaptureFixture
+    simulator_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         events = event("k", fiche_id="7", name_of_prospect="Zoé")
-        assert asyncio.run(channels(simulated, dry_run=True).publish([events])) == PublishResult(1)
+        assert asyncio.run(
+            channels(simulator_url, dry_run=True).publish([events])
+        ) == PublishResult(1)
     assert "run.completed to private-fiche-7" in caplog.text
     assert "Zoé" not in caplog.text
-    assert shown_to_browsers(simulated) == []
+    assert published_events(simulator_url) == []
 
 
 def signature(text: str) -> str:

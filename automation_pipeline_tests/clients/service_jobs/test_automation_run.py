@@ -17,12 +17,12 @@ from automation_pipeline_tests.clients.service_jobs.job_contexts import (
     job_context,
     killed_after,
 )
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.factories import a_schedule
+from automation_pipeline_tests.factories import make_schedule
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 @pytest.fixture
-def runner(database: Database, clock: StandingClock) -> RemoteRunner:
+def runner(database: Database, clock: FakeClock) -> RemoteRunner:
     return AutomationRunJob(database, clock)
 
 
@@ -36,11 +36,9 @@ def rows(database: Database) -> tuple[int, int]:
         return next(counts), next(counts)
 
 
-def a_followed_run(
-    runner: RemoteRunner, database: Database, clock: StandingClock
-) -> dict[str, Any]:
+def a_followed_run(runner: RemoteRunner, database: Database, clock: FakeClock) -> dict[str, Any]:
     return dict(
-        runner.start(job_context("AUTOMATION_RUN", scheduleId=a_schedule(database, clock).id))
+        runner.start(job_context("AUTOMATION_RUN", scheduleId=make_schedule(database, clock).id))
     )
 
 
@@ -54,7 +52,7 @@ def end_run(following: dict[str, Any], database: Database, **columns: Any) -> No
 
 
 def test_starting_the_job_requests_a_run_and_follows_it(
-    runner: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
     following = a_followed_run(runner, database, clock)
     assert rows(database) == (1, 1)
@@ -63,9 +61,9 @@ def test_starting_the_job_requests_a_run_and_follows_it(
 
 
 def test_a_rolled_back_start_requests_no_run(
-    runner: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_schedule(database, clock)
+    schedule = make_schedule(database, clock)
     with pytest.raises(Killed):
         killed_after(
             lambda: runner.start(job_context("AUTOMATION_RUN", scheduleId=schedule.id)), database
@@ -74,9 +72,12 @@ def test_a_rolled_back_start_requests_no_run(
 
 
 def test_a_busy_paused_or_deleted_schedule_is_reported(
-    runner: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
-    schedule, paused = a_schedule(database, clock), a_schedule(database, clock, isActive=False)
+    schedule, paused = (
+        make_schedule(database, clock),
+        make_schedule(database, clock, isActive=False),
+    )
     request_run(schedule.id, database=database, clock=clock)
     for schedule_id, error in (
         (schedule.id, ConflictError),
@@ -109,7 +110,7 @@ def test_the_final_status_of_the_run_becomes_the_status_of_the_job(
     error: str | None,
     runner: RemoteRunner,
     database: Database,
-    clock: StandingClock,
+    clock: FakeClock,
 ) -> None:
     following = a_followed_run(runner, database, clock)
     end_run(following, database, selected_fiches=4, ignored_fiches=1, **columns)
@@ -132,7 +133,7 @@ def test_the_final_status_of_the_run_becomes_the_status_of_the_job(
 
 
 def test_a_run_cancelled_by_an_operator_cancels_the_job(
-    runner: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
     following = a_followed_run(runner, database, clock)
     cancel_run(
@@ -152,7 +153,7 @@ def test_a_deleted_run_fails_the_job_as_not_found(runner: RemoteRunner) -> None:
 
 
 def test_a_cancelled_job_cancels_its_run_once(
-    runner: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
     following = a_followed_run(runner, database, clock)
     assert runner.cancel(following, "user:12", "x" * 600) is False
@@ -163,7 +164,7 @@ def test_a_cancelled_job_cancels_its_run_once(
 
 
 def test_polling_many_runs_takes_as_many_queries_as_polling_one(
-    runner: RemoteRunner, database: Database, clock: StandingClock
+    runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
     followed = {number: a_followed_run(runner, database, clock) for number in range(4)}
     counts: list[int] = []

@@ -10,21 +10,21 @@ from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
 from automation_pipeline.org_jobs.ports import RemoteRunner
 from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.service_jobs.job_contexts import (
     Killed,
     job_context,
     killed_after,
 )
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 from automation_pipeline_tests.enrichment.scripted import NOT_FOUND, SEARCH, SIREN
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 TYPE = "COMPANY_ENRICHMENT"
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> EnrichmentHarness:
+def harness(database: Database, clock: FakeClock) -> EnrichmentHarness:
     return EnrichmentHarness(database, clock)
 
 
@@ -84,7 +84,7 @@ def test_a_killed_worker_leaves_no_requests_or_jobs(
     assert (harness.requests(), harness.jobs()) == ([], [])
 
 
-def test_an_unconfigured_register_is_reported(database: Database, clock: StandingClock) -> None:
+def test_an_unconfigured_register_is_reported(database: Database, clock: FakeClock) -> None:
     harness = EnrichmentHarness(database, clock, without=frozenset({SEARCH}))
     runner = CompanyEnrichmentJob(database, clock, lambda: harness.registries)
     with pytest.raises(PermanentError, match="RECHERCHE_ENTREPRISES_BASE_URL"):

@@ -13,8 +13,8 @@ from automation_pipeline.org_jobs.models.jobs import AttemptEnd, is_retryable
 from automation_pipeline.org_jobs.ports import InProcessRunner
 from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says
 from automation_pipeline_tests.clients.service_jobs.job_contexts import job_context
-from automation_pipeline_tests.outside import NO_CERTIFICATES
-from automation_pipeline_tests.waiting import run
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
+from automation_pipeline_tests.waiting import run_with_fake_time
 
 TOKEN = "Bearer s3cret-t0ken"
 ENVIRONMENT = {
@@ -42,7 +42,7 @@ def call(
     runner: InProcessRunner = HttpsCallJob(
         lambda: client, ENVIRONMENT if environment is None else environment
     )
-    return run(
+    return run_with_fake_time(
         runner.work(
             job_context(
                 "HTTPS_CALL", org_id, **{"url": f"{hook.url}/hook", "timeoutSeconds": 120} | payload
@@ -151,4 +151,4 @@ def test_a_missing_response_is_retryable_and_a_refused_address_is_not(hook: Rece
 def test_a_stored_payload_that_no_longer_validates_is_an_input_error(hook: Receiver) -> None:
     job = job_context("PRICING_RULE_APPLY", ruleId=1)
     with pytest.raises(InvalidInputError, match="The stored payload is refused"):
-        run(HttpsCallJob(lambda: pytest.fail("nothing is called"), {}).work(job))
+        run_with_fake_time(HttpsCallJob(lambda: pytest.fail("nothing is called"), {}).work(job))

@@ -16,16 +16,19 @@ from automation_pipeline_tests.clients.service_jobs.job_contexts import (
     job_context,
     killed_after,
 )
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rows import a_run, run_rows
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
     return PricingHarness(
-        database, clock, FakeShop(*shelf(2)), {"longest_pause_seconds": 0.0, "calls_at_once": 1}
+        database,
+        clock,
+        FakeShop(*product_variants(2)),
+        {"longest_pause_seconds": 0.0, "calls_at_once": 1},
     )
 
 

@@ -3,7 +3,7 @@
 from automation_pipeline.clients.factories import open_mail
 from automation_pipeline.clients.smtp import SmtpMail
 from automation_pipeline.core.settings import Settings
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case(

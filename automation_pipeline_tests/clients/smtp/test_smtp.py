@@ -8,9 +8,9 @@ import pytest
 
 from automation_pipeline.clients.smtp import MailServer, SmtpMail
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.certificates import Certificate, certificate_for
 from automation_pipeline_tests.clients.smtp.mail_server import FakeMailServer, running_mail_server
-from automation_pipeline_tests.tables import every_case
 
 PASSWORD = "s3cret-pass"
 TEXT = "Automation run 17 ended.\n\n- Élodie: 2 €\n.\n"
@@ -29,12 +29,12 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 @pytest.fixture
 def tls(certificate: Certificate) -> ssl.SSLContext:
-    return certificate.ours
+    return certificate.server
 
 
 @pytest.fixture
 def trust(certificate: Certificate) -> ssl.SSLContext:
-    return certificate.trust
+    return certificate.client
 
 
 def mail_client(

@@ -15,28 +15,28 @@ from automation_pipeline.defs.fiches import fiche_details, sales_list
 from automation_pipeline.defs.transcription import transcripts
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline_tests.audits.configurations import document
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.outside import fault
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.simulator_control import add_faults
 
 DAY = "2026-02-03"
 
 
 @pytest.fixture
-def services(database_url: str, simulated: str) -> Iterator[Services]:
+def services(database_url: str, simulator_url: str) -> Iterator[Services]:
     settings = Settings(
         database_url=database_url,
-        fiche_api_base_url=simulated,
+        fiche_api_base_url=simulator_url,
         fiche_api_auth_token="sim-token",
-        elevenlabs_base_url=simulated,
+        elevenlabs_base_url=simulator_url,
         elevenlabs_api_key="sim-speech-key",
-        transcription_audio_allowed_origins=(simulated,),
+        transcription_audio_allowed_origins=(simulator_url,),
         transcription_elevenlabs_rate_limit_per_minute=60_000,
-        llm_base_url=f"{simulated}/v1",
+        llm_base_url=f"{simulator_url}/v1",
         llm_api_key="sim-llm-key",
         llm_rate_limit_per_minute=60_000,
         llm_backoff_base_seconds=0,
     )
-    built = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
+    built = Services(settings, FakeClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
     yield built
     built.database.dispose()
 
@@ -90,10 +90,10 @@ def test_a_days_calls_are_audited_and_reported_in_the_metadata(services: Service
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_a_refused_api_key_fails_audits_and_checks_with_the_cause(
-    services: Services, simulated: str
+    services: Services, simulator_url: str
 ) -> None:
     configure(services)
-    fault(simulated, {"route": "llm.complete", "status": 401})
+    add_faults(simulator_url, {"route": "llm.complete", "status": 401})
     result = materialize(services)
     assert result.success
     assert metadata_of(result)["audited"] == 0

@@ -10,15 +10,13 @@ from automation_pipeline.defs.audits import audit_fiche, sweep_audits
 from automation_pipeline.orchestration.ops import ServicesResource, dagster_errors, error_message_of
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.harness import AuditHarness, call
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 from automation_pipeline_tests.services import free_port
 
 
 @pytest.fixture
-def bench(
-    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
-) -> AuditHarness:
+def bench(database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
     bench = AuditHarness(database, clock)
     bench.sell("1900417")
     monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
@@ -100,7 +98,7 @@ def test_audits_and_their_sweep_work_without_redis(
 
 
 def test_an_audit_without_all_transcripts_fails_with_the_reason(bench: AuditHarness) -> None:
-    bench.clock.pass_time_a_second()
+    bench.clock.advance_one_second()
     bench.sell("1900417", call("190041701"), call("190041702"), text=None)
     result = execute(bench.configure(steps=1))
     assert not result.success

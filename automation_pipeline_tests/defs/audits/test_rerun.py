@@ -14,14 +14,12 @@ from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting, taken
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 
 
 @pytest.fixture
-def bench(
-    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
-) -> AuditHarness:
+def bench(database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
     """An audit with one step of two points, the second ABSENT. The job uses the services of the bench."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)

@@ -9,7 +9,7 @@ from automation_pipeline.defs import automation as due_sensor
 from automation_pipeline.defs.housekeeping import run_failures
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.due import RULES, a_daily
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 class _FixedServices:
@@ -24,7 +24,7 @@ class _FixedServices:
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
 def test_a_tick_starts_due_schedules_and_reports_them(
-    database_url: str, database: Database, clock: StandingClock
+    database_url: str, database: Database, clock: FakeClock
 ) -> None:
     own = _FixedServices(Services(Settings(database_url=database_url), clock))
     a_daily(database, clock)
@@ -44,7 +44,7 @@ def test_a_tick_starts_due_schedules_and_reports_them(
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
 def test_the_failure_of_an_unknown_run_is_skipped_with_a_reason(
-    database_url: str, clock: StandingClock
+    database_url: str, clock: FakeClock
 ) -> None:
     own = _FixedServices(Services(Settings(database_url=database_url), clock))
     with dg.DagsterInstance.ephemeral() as instance:

@@ -20,18 +20,18 @@ from automation_pipeline.orchestration.automation_runs import STATUS_TAG, Ticket
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.harness import transcript_of
-from automation_pipeline_tests.waiting import come_true
+from automation_pipeline_tests.waiting import wait_until_async
 
 RUN_ID = 1
 
 
 @pytest.fixture
-def bench(database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """The job uses the services of the bench."""
     bench = Bench(database, clock)
     monkeypatch.setattr(transcribing, "FENCE_CHECK_SECONDS", 0.02)
@@ -174,15 +174,15 @@ def test_the_next_batch_is_transcribed_while_a_batch_is_audited(
     monkeypatch.setattr(selection, "batch_size", lambda *_: 1)
 
     async def during_call(_question: Question) -> None:
-        if len(bench.model.asked) == 1:
-            await come_true(lambda: bench.url("2") in bench.speech.called)
+        if len(bench.model.questions) == 1:
+            await wait_until_async(lambda: bench.url("2") in bench.speech.calls)
 
     bench.model = FakeLanguageModel(during_call=during_call)
     bench.add_to_crm("1", "2", "3")
     bench.automatic()
     result, tags = execute(bench, "1", "2", "3")
     assert (result.success, tags[STATUS_TAG]) == (True, "completed")
-    assert sorted(bench.speech.called) == [bench.url(each) for each in ("1", "2", "3")]
+    assert sorted(bench.speech.calls) == [bench.url(each) for each in ("1", "2", "3")]
 
 
 def test_a_transcription_error_of_the_next_batch_fails_no_audit(
@@ -229,7 +229,7 @@ def test_a_step_disabled_by_the_schedule_does_nothing(missing: str, bench: Bench
     bench.automatic()
     result, tags = execute(bench, "1", **{missing: False})
     assert (result.success, tags[STATUS_TAG]) == (True, "completed")
-    done = (bool(bench.speech.called), read(bench).audits_run)
+    done = (bool(bench.speech.calls), read(bench).audits_run)
     # An audit needs transcripts, so it has the calls transcribed itself.
     assert done == ((True, 1) if missing == "runTranscription" else (True, 0))
     gates = {note for note in bench.notes(RunAttempt(RUN_ID, 1)) if note.startswith("DONE")}

@@ -10,8 +10,8 @@ from sqlalchemy import event
 from automation_pipeline import bootstrap
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.automation.bench import Bench
-from automation_pipeline_tests.conftest import StandingClock
 from automation_pipeline_tests.defs.automation.test_job import execute, services_of
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.harness import transcript_of
@@ -21,7 +21,7 @@ FEW, MANY = 40, 80
 
 
 def test_the_number_of_statements_per_fiche_is_bounded(
-    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+    database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each fiche has two recordings and two steps; 20 fiches are processed concurrently."""
 

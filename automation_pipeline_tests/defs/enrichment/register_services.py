@@ -12,9 +12,9 @@ from automation_pipeline.enrichment.models import EnrichmentAnswer, Requester, S
 from automation_pipeline.enrichment.requests import request_enrichment
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.registries import (
-    NEVER_WAITS,
+    NO_BACKOFF,
     SIREN,
     FakeRegistry,
     record,
@@ -30,11 +30,11 @@ class EnrichmentSetup:
     """The clock starts at the current time, like the clocks of Dagster and the database."""
 
     database: Database
-    clock: StandingClock
+    clock: FakeClock
     search: FakeRegistry
 
     def request(self, siren: str = SIREN, *, force: bool = False) -> EnrichmentAnswer:
-        options, database = NEVER_WAITS, self.database
+        options, database = NO_BACKOFF, self.database
         return request_enrichment(
             {"siren": siren},
             REQUESTER,
@@ -48,7 +48,7 @@ class EnrichmentSetup:
 def set_up_enrichment(
     database: Database, monkeypatch: pytest.MonkeyPatch, *, configured: bool = True
 ) -> EnrichmentSetup:
-    setup = EnrichmentSetup(database, StandingClock(datetime.now(UTC)), FakeRegistry(record()))
+    setup = EnrichmentSetup(database, FakeClock(datetime.now(UTC)), FakeRegistry(record()))
     services = bootstrap.Services(Settings(), setup.clock)
     sources = {SourceApi.SEARCH: setup.search} if configured else {}
     services.__dict__.update(database=database, registries=registries(database, sources))

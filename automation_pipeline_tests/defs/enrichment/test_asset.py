@@ -46,6 +46,6 @@ def test_companies_are_counted_by_status_and_age(
     assert "| up to a day | 1 |" in str(page["ages"])
     assert "| API_RECHERCHE_ENTREPRISES |  | – | 0 | 2 |" in str(page["sources"])
     assert checks == {"coverage": True, "freshness": True}
-    setup.clock.pass_time(timedelta(days=31))
+    setup.clock.advance(timedelta(days=31))
     page, checks = materialize()
     assert ("| older | 1 |" in str(page["ages"]), checks["freshness"]) == (True, False)

@@ -49,7 +49,7 @@ def test_an_old_company_becomes_stale_and_is_refreshed(
     )
     with database.reading() as session:
         assert "before_total" in [one.name for one in all_metrics(session)]
-    setup.clock.pass_time(timedelta(days=33))
+    setup.clock.advance(timedelta(days=33))
     assert (
         tick() == "1 companies became stale; 1 refreshes and 0 replacement workers were requested."
     )
@@ -67,5 +67,5 @@ def test_a_worker_is_requested_again_for_a_job_without_one(
     setup.request()
     with database.transaction() as session:
         session.execute(update(RunRequestRow).values(state="refused"))
-    setup.clock.pass_time(timedelta(hours=1))
+    setup.clock.advance(timedelta(hours=1))
     assert tick().endswith(" and 1 replacement workers were requested.")

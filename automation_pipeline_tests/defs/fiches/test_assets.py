@@ -22,19 +22,21 @@ from automation_pipeline.defs.fiches import (
 from automation_pipeline.fiches.queries.mirror import sales_day
 from automation_pipeline.fiches.rules import COVERAGE_CHECKS, DAY_CHECKS, STALE_CHECK
 from automation_pipeline.orchestration.ops import ServicesResource
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.outside import calls, fault
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.simulator_control import add_faults, call_count
 
 DAY = "2026-02-03"
 
 
 @pytest.fixture
-def services(database_url: str, simulated: str) -> Iterator[Services]:
+def services(database_url: str, simulator_url: str) -> Iterator[Services]:
     settings = Settings(
-        database_url=database_url, fiche_api_base_url=simulated, fiche_api_auth_token="sim-token"
+        database_url=database_url,
+        fiche_api_base_url=simulator_url,
+        fiche_api_auth_token="sim-token",
     )
-    built = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
+    built = Services(settings, FakeClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
     yield built
     built.database.dispose()
 
@@ -86,12 +88,12 @@ def test_materialising_a_day_reports_its_counts(services: Services) -> None:
 
 
 def test_a_second_materialisation_finds_nothing_new_with_one_call(
-    services: Services, simulated: str
+    services: Services, simulator_url: str
 ) -> None:
     materialize(services, sales_list)
     result = metadata(materialize(services, sales_list), "sales_list")
     assert (result["fiches"], result["new"], result["changed"]) == (24, 0, 0)
-    assert calls(simulated, DAY, "crm.sales_list") == 2
+    assert call_count(simulator_url, DAY, "crm.sales_list") == 2
 
 
 def test_the_details_of_a_fetched_day_pass_the_coverage_checks(services: Services) -> None:
@@ -127,12 +129,12 @@ def test_the_coverage_checks_of_a_day_that_was_never_fetched_fail(services: Serv
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_an_invalid_sales_list_fails_the_asset_and_changes_nothing(
-    services: Services, simulated: str
+    services: Services, simulator_url: str
 ) -> None:
     materialize(services, sales_list)
     with services.database.reading() as session:
         before = sales_day(session, date.fromisoformat(DAY))
-    fault(simulated, {"route": "crm.sales_list", "body": "wrong_types"})
+    add_faults(simulator_url, {"route": "crm.sales_list", "body": "wrong_types"})
     assert not materialize(services, sales_list).success
     with services.database.reading() as session:
         assert sales_day(session, date.fromisoformat(DAY)) == before
@@ -140,7 +142,7 @@ def test_an_invalid_sales_list_fails_the_asset_and_changes_nothing(
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_the_staleness_check_names_stale_days_without_calling_the_crm(
-    services: Services, simulated: str
+    services: Services, simulator_url: str
 ) -> None:
     materialize(services, sales_list)
     result = materialize(
@@ -154,7 +156,7 @@ def test_the_staleness_check_names_stale_days_without_calling_the_crm(
     assert not check.passed
     assert "2026-02-02" in str(check.description)
     assert DAY not in str(check.description)
-    assert calls(simulated, DAY, "crm.sales_list") == 1
+    assert call_count(simulator_url, DAY, "crm.sales_list") == 1
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

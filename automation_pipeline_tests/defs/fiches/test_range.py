@@ -22,14 +22,14 @@ from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.orchestration.watchdog import LOST_FETCH_JOB
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
 
 
 @pytest.fixture
 def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> Ranges:
     """The job uses services of the test; the clock starts at the current time, like Dagster's."""
-    ranges = Ranges(database, StandingClock(datetime.now(UTC)))
+    ranges = Ranges(database, FakeClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(), ranges.clock)
     services.__dict__.update(
         database=database, crm=ranges.crm, sales_list_semaphore=ranges.semaphore
@@ -76,7 +76,7 @@ def test_a_refresh_fetches_final_lists_again(ranges: Ranges) -> None:
     job = ranges.job(refresh=True)
     with dg.DagsterInstance.ephemeral() as instance:
         assert launch(ranges, instance).success
-    assert sorted(ranges.crm.asked) == [day.isoformat() for day in DAYS]
+    assert sorted(ranges.crm.requests) == [day.isoformat() for day in DAYS]
     assert ranges.stored(job).status is JobStatus.COMPLETE
 
 
@@ -152,7 +152,7 @@ def test_an_abandoned_fetch_job_is_swept(
     job = ranges.job()
     with dg.DagsterInstance.ephemeral() as instance:
         started(ranges, instance, job, status=status)
-        ranges.clock.pass_time(timedelta(minutes=minutes))
+        ranges.clock.advance(timedelta(minutes=minutes))
         with dg.build_sensor_context(
             instance=instance, resources={"services": ServicesResource()}
         ) as context:

@@ -16,7 +16,7 @@ from automation_pipeline.retention import request_housekeeping
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.orchestration.test_retention import empty
 from automation_pipeline_tests.retention.old_rows import OLD, add_row
 
@@ -26,7 +26,7 @@ from automation_pipeline_tests.retention.old_rows import OLD, add_row
 def test_housekeeping_deletes_old_rows_and_old_dagster_runs(
     database: Database, database_url: str, tmp_path: Path, is_dry: bool, left: int
 ) -> None:
-    next_year = StandingClock(datetime.now(UTC) + timedelta(days=366))
+    next_year = FakeClock(datetime.now(UTC) + timedelta(days=366))
     services = Services(Settings(database_url=database_url), next_year)
     key = request_housekeeping(services)
     with database.transaction() as session:

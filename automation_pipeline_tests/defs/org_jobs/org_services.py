@@ -14,7 +14,7 @@ from automation_pipeline.org_jobs.models.jobs import AttemptEnd, attempt_succeed
 from automation_pipeline.org_jobs.ports import JobContext
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.org_jobs.data import SERVICE, OrgJobsData
 
 RESOURCES = {"services": ServicesResource()}
@@ -40,7 +40,7 @@ def data_with_services(
     **settings: object,
 ) -> OrgJobsData:
     """The clock starts at the current time, like the clocks of Dagster and the database."""
-    data = OrgJobsData(database, StandingClock(datetime.now(UTC)))
+    data = OrgJobsData(database, FakeClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(**settings), data.clock)  # type: ignore[arg-type]
     services.__dict__.update(database=database, job_runners={SERVICE.name: runner or FakeRunner()})
     services.meter = data.meter

@@ -12,6 +12,7 @@ from automation_pipeline.orchestration.watchdog import MOST_LAUNCHES_OF_A_JOB
 from automation_pipeline.org_jobs.models.jobs import RetryPolicy, attempt_failed, request_key
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.defs.org_jobs.org_services import (
     OP,
     RESOURCES,
@@ -23,7 +24,6 @@ from automation_pipeline_tests.defs.org_jobs.org_services import (
     refusal,
 )
 from automation_pipeline_tests.org_jobs.data import ORG, SERVICE, OrgJobsData
-from automation_pipeline_tests.tables import every_case
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from automation_pipeline.orchestration.job_registry import run_request
 from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import offer_waiting
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
 
 RESOURCES = {"services": ServicesResource()}
@@ -26,8 +26,8 @@ def harness_with_services(
     does not wait."""
     harness = PricingHarness(
         database,
-        StandingClock(datetime.now(UTC)),
-        FakeShop(*shelf(3)),
+        FakeClock(datetime.now(UTC)),
+        FakeShop(*product_variants(3)),
         {"longest_pause_seconds": 0.0},
     )
     given = {"shop_api_base_url": SHOP_URL, "shop_api_token": "shop-token", **settings}

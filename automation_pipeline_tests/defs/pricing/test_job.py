@@ -16,6 +16,7 @@ from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import all_metrics
 from automation_pipeline.storage.run_requests import RunRequestRow
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.defs.pricing.shop_services import (
     RESOURCES,
     execute,
@@ -24,9 +25,8 @@ from automation_pipeline_tests.defs.pricing.shop_services import (
     metadata_of,
     refusal,
 )
-from automation_pipeline_tests.fakes.shop import PAGES, shelf
+from automation_pipeline_tests.fakes.shop import PAGES, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
-from automation_pipeline_tests.tables import every_case
 
 OP = "work_rule_run"
 
@@ -60,7 +60,7 @@ def test_a_requested_run_applies_prices(harness: PricingHarness) -> None:
 
 
 def test_the_target_table_has_at_most_twenty_rows(harness: PricingHarness) -> None:
-    harness.shop.put(*shelf(25))
+    harness.shop.add(*product_variants(25))
     harness.request_run(harness.rule())
     assert str(metadata_of(launch(harness, rule_run))["targets"]).count("\n") == 21
 
@@ -99,14 +99,14 @@ def test_a_run_with_an_unreadable_catalogue_stores_the_reason_and_is_retried(
     assert not result.success
     run = harness.run(run_id)
     assert (run.status, run.wish) == ("PREVIEW", "apply")
-    assert run.error_message == "The shop fails as the test asks (page)."
+    assert run.error_message == "The shop fails as the test specifies (page)."
     assert run.resume_at
     assert 290 < (run.resume_at - datetime.now(UTC)).total_seconds() <= 300
-    harness.shop.fail_no_more(PAGES)
+    harness.shop.stop_failing(PAGES)
     assert execute(rule_run, OP, run_id=run_id).success
     applied = harness.run(run_id)
     assert (applied.status, applied.error_message, applied.resume_at) == ("APPLIED", None, None)
-    harness.shop.put(*shelf(3))
+    harness.shop.add(*product_variants(3))
 
 
 def test_the_launchpad_creates_and_executes_a_run_of_a_rule(harness: PricingHarness) -> None:
@@ -130,7 +130,7 @@ def test_a_preview_does_not_write_to_the_shop(harness: PricingHarness) -> None:
     page = metadata_of(execute(rule_run, OP, rule_id=rule.id, preview_only=True))
     assert (page["status"], page["preview"]) == ("PREVIEW", 3)
     assert "9.00 EUR | PREVIEW" in str(page["targets"])
-    assert (harness.shop.written, harness.shop.times("write")) == ([], 0)
+    assert (harness.shop.written, harness.shop.call_count("write")) == ([], 0)
 
 
 def test_a_preview_of_an_existing_run_only_plans_it(harness: PricingHarness) -> None:

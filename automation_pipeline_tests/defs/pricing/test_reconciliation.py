@@ -63,7 +63,7 @@ def test_every_manual_check_gets_its_own_name(harness: PricingHarness, changed: 
 def test_without_a_run_id_all_monitored_runs_are_checked(
     harness: PricingHarness, changed: RuleRun
 ) -> None:
-    harness.clock.pass_time(timedelta(hours=2))
+    harness.clock.advance(timedelta(hours=2))
     page = metadata_of(execute(rule_reconciliation, OP))
     assert (page["runs"], page["mismatches"]) == (1, 1)
 

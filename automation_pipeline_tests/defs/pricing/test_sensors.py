@@ -60,7 +60,7 @@ def test_a_due_check_is_requested(database: Database, monkeypatch: pytest.Monkey
     harness = harness_with_services(database, monkeypatch)
     ended = harness.work(harness.queued_run())
     assert tick(due_rule_checks) == "No check is due."
-    harness.clock.pass_time(timedelta(minutes=6))
+    harness.clock.advance(timedelta(minutes=6))
     assert tick(due_rule_checks).startswith("Filed rule-check-")
     assert harness.requests()[-1][1] == {"run_id": ended.id, "check": "5m"}
 

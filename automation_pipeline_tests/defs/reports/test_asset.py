@@ -18,7 +18,7 @@ from automation_pipeline.orchestration.report import rows_filed
 from automation_pipeline_tests.audits.days import DAY, answer_by_transcript, record_sales
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import a_reported_run
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 Shown = dict[str, object]
@@ -27,14 +27,14 @@ Shown = dict[str, object]
 @pytest.fixture
 def services(database_url: str, tmp_path: Path) -> Iterator[Services]:
     settings = Settings(database_url=database_url, automation_reports_dir=str(tmp_path / "reports"))
-    built = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
+    built = Services(settings, FakeClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
     yield built
     built.database.dispose()
 
 
 @pytest.fixture
 def bench(services: Services) -> AuditHarness:
-    assert isinstance(services.clock, StandingClock)
+    assert isinstance(services.clock, FakeClock)
     return AuditHarness(services.database, services.clock, FakeLanguageModel(answer_by_transcript))
 
 

@@ -17,7 +17,7 @@ from automation_pipeline.storage.monitoring import DAEMON, seconds_since_heartbe
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline_tests.automation.post import an_ended_run, records
 from automation_pipeline_tests.clients.receiver import receiver
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fiches.ranges import DAYS, Ranges
 from automation_pipeline_tests.storage.processes import event
 
@@ -43,7 +43,7 @@ def published(database: Database) -> set[str]:
 
 
 def test_a_tick_sends_waiting_webhooks_and_events(
-    database: Database, database_url: str, clock: StandingClock
+    database: Database, database_url: str, clock: FakeClock
 ) -> None:
     with receiver() as hook:
         an_ended_run(database, clock, webhookUrl=f"{hook.url}/run")
@@ -64,7 +64,7 @@ def test_a_tick_sends_waiting_webhooks_and_events(
 
 
 def test_a_tick_sends_the_webhooks_of_fetch_jobs(
-    database: Database, database_url: str, clock: StandingClock
+    database: Database, database_url: str, clock: FakeClock
 ) -> None:
     with receiver() as hook:
         ranges = Ranges(database, clock)
@@ -101,7 +101,7 @@ def test_a_tick_sends_the_webhooks_of_fetch_jobs(
 
 
 def test_every_tick_records_a_daemon_heartbeat(
-    database: Database, database_url: str, clock: StandingClock
+    database: Database, database_url: str, clock: FakeClock
 ) -> None:
     services = Services(Settings(database_url=database_url), clock)
     tick(services)

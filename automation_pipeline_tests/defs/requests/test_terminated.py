@@ -21,14 +21,14 @@ from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting, refusals
 from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 
 @pytest.fixture
 def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
     """The sensor uses the services of the bench."""
-    bench = AuditHarness(database, StandingClock(datetime.now(UTC)))
+    bench = AuditHarness(database, FakeClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(), bench.clock)
     services.database, services.judge = database, bench.judge
     monkeypatch.setattr(bootstrap, "services", lambda: services)

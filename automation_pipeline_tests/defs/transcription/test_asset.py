@@ -11,24 +11,24 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.fiches import fiche_details, sales_list
 from automation_pipeline.defs.transcription import transcripts, transcripts_checks
 from automation_pipeline.orchestration.ops import ServicesResource
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.outside import fault
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.simulator_control import add_faults
 
 DAY = "2026-02-03"
 
 
 @pytest.fixture
-def services(database_url: str, simulated: str) -> Iterator[Services]:
+def services(database_url: str, simulator_url: str) -> Iterator[Services]:
     settings = Settings(
         database_url=database_url,
-        fiche_api_base_url=simulated,
+        fiche_api_base_url=simulator_url,
         fiche_api_auth_token="sim-token",
-        elevenlabs_base_url=simulated,
+        elevenlabs_base_url=simulator_url,
         elevenlabs_api_key="sim-speech-key",
-        transcription_audio_allowed_origins=(simulated,),
+        transcription_audio_allowed_origins=(simulator_url,),
         transcription_elevenlabs_rate_limit_per_minute=60_000,
     )
-    built = Services(settings, StandingClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
+    built = Services(settings, FakeClock(datetime(2026, 2, 4, 3, 0, tzinfo=UTC)))
     yield built
     built.database.dispose()
 
@@ -68,8 +68,8 @@ def test_a_days_recordings_with_audio_are_transcribed(services: Services) -> Non
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-def test_failures_are_counted_by_cause(services: Services, simulated: str) -> None:
-    fault(simulated, {"route": "speech.transcribe", "status": 400, "first": 2})
+def test_failures_are_counted_by_cause(services: Services, simulator_url: str) -> None:
+    add_faults(simulator_url, {"route": "speech.transcribe", "status": 400, "first": 2})
     day = metadata_of(materialize(services))
     assert "ElevenLabs speech-to-text failed status=400" in str(day["failures"])
     assert "| 2 |" in str(day["failures"])

@@ -25,7 +25,7 @@ from automation_pipeline.transcription.requests import (
     request_outcomes,
     request_transcriptions,
 )
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.transcription.harness import TranscriptionHarness, call
 
 CRM_DOWN = TransientError("The CRM does not answer (status 503).")
@@ -34,7 +34,7 @@ REFUSED = PermanentError("The CRM refuses the token (status 403).")
 
 @pytest.fixture
 def bench(
-    database: Database, clock: StandingClock, monkeypatch: pytest.MonkeyPatch
+    database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> TranscriptionHarness:
     """The job uses the services of the bench. Without an API key, `Services.speech` raises."""
     bench = TranscriptionHarness(database, clock)
@@ -47,7 +47,7 @@ def bench(
 
 
 def requested(bench: TranscriptionHarness, fiche_id: str) -> RequestedTranscription:
-    bench.clock.pass_time_a_second()
+    bench.clock.advance_one_second()
     [requested_run] = request_transcriptions(
         [fiche_id],
         priority=TranscriptionPriority.NORMAL,

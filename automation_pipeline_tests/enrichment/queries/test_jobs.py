@@ -159,7 +159,7 @@ def test_a_finished_job_is_not_started_again(harness: EnrichmentHarness) -> None
 
 def test_a_worker_with_an_outdated_token_writes_nothing(harness: EnrichmentHarness) -> None:
     late, current = started_by_two(harness)
-    now, before = harness.pass_time(seconds=30), harness.events()
+    now, before = harness.advance(seconds=30), harness.events()
     for write in (
         lambda session: save_outcome(session, late, ANSWERED, now),
         lambda session: finish_job(session, late, harness.options, now),
@@ -321,7 +321,7 @@ def test_a_failing_source_with_priority_keeps_its_value_and_time(
 ) -> None:
     harness.enriched()
     first_run_at = harness.clock.now()
-    harness.pass_time(days=30)
+    harness.advance(days=30)
     harness.script(search=source_record(SEARCH, legal_form="5599"), inpi=inpi)
     harness.enriched()
     company = harness.company()
@@ -339,7 +339,7 @@ def test_the_outcomes_of_an_abandoned_job_are_counted_and_stored(
     answer = harness.request()
     for _ in range(3):
         harness.work_and_die(answer.job_id, RCS)
-        harness.pass_time(seconds=120)
+        harness.advance(seconds=120)
     harness.work(answer.job_id)
     job = harness.job(answer.job_id)
     assert (job.status, job.sources_success_count, job.required_failed_count, job.optional_failed_count) == (

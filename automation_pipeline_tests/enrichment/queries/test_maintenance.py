@@ -12,7 +12,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 from automation_pipeline_tests.enrichment.processes import sweep
 from automation_pipeline_tests.enrichment.scripted import SIREN
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 SIRENS = [f"2{number:08}" for number in range(6)]
 
@@ -22,9 +22,9 @@ def test_concurrent_sweeps_refresh_each_company_once(
 ) -> None:
     for siren in SIRENS:
         harness.enriched(siren)
-    now = harness.pass_time(days=40)
+    now = harness.advance(days=40)
     harness.set(EnrichmentRow, due_at=now)
-    at_once(sweep, *[(database_url, now.isoformat())] * CREW)
+    run_in_processes(sweep, *[(database_url, now.isoformat())] * PROCESS_COUNT)
     sweep(database_url, now.isoformat())
     assert sorted(job.company_siren for job in harness.jobs()[len(SIRENS) :]) == SIRENS
     assert len(harness.run_requests()) == 2 * len(SIRENS)
@@ -35,7 +35,7 @@ def test_concurrent_sweeps_refresh_each_company_once(
 def test_each_part_of_a_sweep_respects_its_limit(harness: EnrichmentHarness) -> None:
     for siren in SIRENS[:3]:
         harness.enriched(siren)
-    now = harness.pass_time(days=40)
+    now = harness.advance(days=40)
     with harness.database.transaction() as session:
         assert [mark_stale(session, now, harness.options.freshness, 2) for _ in range(3)] == [
             2,
@@ -45,7 +45,7 @@ def test_each_part_of_a_sweep_respects_its_limit(harness: EnrichmentHarness) -> 
         assert [refresh_due(session, now, 2) for _ in range(3)] == [2, 1, 0]
         assert count_open_jobs(session) == 3
     harness.take_requests()
-    now = harness.pass_time(minutes=5)
+    now = harness.advance(minutes=5)
     with harness.database.transaction() as session:
         assert [len(request_lost_jobs(session, now, 120.0, 2)) for _ in range(3)] == [2, 1, 0]
 
@@ -54,10 +54,10 @@ def test_a_sweep_uses_its_own_correlation_id_and_keeps_those_of_other_jobs(
     harness: EnrichmentHarness,
 ) -> None:
     harness.enriched(SIRENS[0])
-    harness.pass_time(days=40)
+    harness.advance(days=40)
     harness.request(SIREN, tenant="t1")
     harness.take_requests()
-    harness.pass_time(minutes=5)
+    harness.advance(minutes=5)
     with correlated("of-the-tick"):
         harness.sweep()
     tags = [

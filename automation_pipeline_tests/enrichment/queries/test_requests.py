@@ -33,7 +33,7 @@ def test_the_enrichment_row_of_a_siren_is_created_once(harness: EnrichmentHarnes
     before = harness.clock.now()
     for _ in range(2):
         with harness.database.transaction() as session:
-            row = locked_enrichment(session, SIREN, harness.pass_time(seconds=1))
+            row = locked_enrichment(session, SIREN, harness.advance(seconds=1))
     assert (row.status, row.created_at) == ("PENDING", before.replace(second=1))
 
 
@@ -85,7 +85,7 @@ def test_only_a_fresh_snapshot_answers_a_request(
 ) -> None:
     harness.enriched()
     harness.set(EnrichmentRow, **columns)
-    harness.clock.pass_time(age)
+    harness.clock.advance(age)
     with harness.database.transaction() as session:
         row = locked_enrichment(session, SIREN, harness.clock.now())
         assert is_answered(session, row, harness.options, harness.clock.now()) is answered
@@ -97,7 +97,7 @@ def test_a_failure_without_a_snapshot_answers_requests_for_fifteen_minutes(
 ) -> None:
     harness.script(search=NOT_FOUND)
     harness.enriched()
-    harness.clock.pass_time(age)
+    harness.clock.advance(age)
     with harness.database.transaction() as session:
         row = locked_enrichment(session, SIREN, harness.clock.now())
         assert is_answered(session, row, harness.options, harness.clock.now()) is answered

@@ -18,7 +18,7 @@ from automation_pipeline.enrichment.tables import SourceStatusRow
 from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 from automation_pipeline_tests.enrichment.processes import take_calls
 from automation_pipeline_tests.enrichment.scripted import INPI, RCS
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 MINUTE = timedelta(minutes=1)
 
@@ -42,7 +42,7 @@ def test_calls_beyond_the_daily_quota_are_refused(
         granted = [take_call(session, INPI, a_day, harness.clock.now()) for _ in range(3)]
     assert granted == [True] * taken + [False] * (3 - taken)
     assert status_of(harness).used_on(harness.clock.now().date()) == taken
-    tomorrow = harness.pass_time(days=1)
+    tomorrow = harness.advance(days=1)
     assert status_of(harness).used_on(tomorrow.date()) == 0
     with harness.database.transaction() as session:
         assert take_call(session, INPI, a_day, tomorrow)
@@ -51,8 +51,8 @@ def test_calls_beyond_the_daily_quota_are_refused(
 def test_concurrent_processes_do_not_exceed_the_daily_quota(
     harness: EnrichmentHarness, database_url: str
 ) -> None:
-    taken = at_once(
-        take_calls, *[(database_url, harness.clock.now().isoformat(), INPI, 4, 10)] * CREW
+    taken = run_in_processes(
+        take_calls, *[(database_url, harness.clock.now().isoformat(), INPI, 4, 10)] * PROCESS_COUNT
     )
     assert sum(taken) == 10
     assert status_of(harness).quota_used == 10
@@ -133,7 +133,7 @@ def test_a_stored_token_is_shared_until_it_expires(harness: EnrichmentHarness) -
     tokens(harness).store("jwt.s3cret", harness.clock.now() + HOUR)
     assert tokens(harness).current() == "jwt.s3cret"
     assert DatabaseLoginTokens(harness.database, harness.clock, RCS).current() is None
-    harness.pass_time(hours=1)
+    harness.advance(hours=1)
     assert tokens(harness).current() is None
 
 

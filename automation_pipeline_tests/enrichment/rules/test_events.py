@@ -22,7 +22,7 @@ from automation_pipeline.enrichment.models import (
     SourceRecord,
 )
 from automation_pipeline.enrichment.rules.evaluation import Evaluation
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 NOW = datetime(2026, 5, 4, 10, tzinfo=UTC)
 JOB = EnrichmentFacts(job_id=7, siren="552032534", attempt=2, tenant_id="t1", correlation_id="c1")

@@ -35,7 +35,7 @@ from automation_pipeline.enrichment.rules.evaluation import (
     spread_freshness,
 )
 from automation_pipeline.fiches.models.days import DayFinding
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 RECORD = SourceRecord(

@@ -15,7 +15,7 @@ from automation_pipeline.enrichment.rules.normalisation import (
     postal_code,
     text,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case(

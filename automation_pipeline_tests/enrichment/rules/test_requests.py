@@ -14,7 +14,7 @@ from automation_pipeline.enrichment.models import (
     parse_request,
     vat_number,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case("siren", ["552032534", "732829320", "418166096", "130025265", "356000000"])

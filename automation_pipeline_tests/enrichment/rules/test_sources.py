@@ -20,7 +20,7 @@ from automation_pipeline.enrichment.rules.evaluation import (
     is_silent,
     rest_after,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 SEARCH, INPI, RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 TEMPORARY = {ErrorCode.TIMEOUT, ErrorCode.UPSTREAM_5XX, ErrorCode.SOURCE_UNAVAILABLE}

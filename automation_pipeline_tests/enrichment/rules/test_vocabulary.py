@@ -19,7 +19,7 @@ from automation_pipeline.enrichment.models import (
     claim_key,
 )
 from automation_pipeline.enrichment.rules.evaluation import Evaluation
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 CONTRACT: dict[type[StrEnum], str] = {
     EnrichmentStatus: "PENDING RUNNING SUCCESS PARTIAL FAILED STALE",

@@ -24,7 +24,7 @@ from automation_pipeline.fiches.queries.mirror import (
 )
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import fiche, recording
 from automation_pipeline_tests.fiches.queries.mirror import (
     FIRST,
@@ -40,7 +40,7 @@ from automation_pipeline_tests.fiches.queries.mirror import (
     statements,
     vanished,
 )
-from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.processes import run_in_processes
 
 
 def stored(database: Database) -> dict[str, FicheCacheRow]:
@@ -252,7 +252,7 @@ def test_concurrent_saves_in_opposite_order_store_the_same_rows_as_one_save(
     expected = read_back(database), set(recordings(database))
     with database.transaction() as session:
         session.execute(delete(FicheCacheRow))
-    at_once(save_rounds, (database_url, 100, False, 2, 5), (database_url, 100, True, 2, 5))
+    run_in_processes(save_rounds, (database_url, 100, False, 2, 5), (database_url, 100, True, 2, 5))
     assert (read_back(database), set(recordings(database))) == expected
     assert set(vanished(database).values()) == {None}
 
@@ -260,7 +260,7 @@ def test_concurrent_saves_in_opposite_order_store_the_same_rows_as_one_save(
 def test_concurrent_saves_with_different_missing_fiches_do_not_deadlock(
     database: Database, database_url: str
 ) -> None:
-    at_once(save_rounds, (database_url, 100, False, 0, 5), (database_url, 100, True, 1, 5))
+    run_in_processes(save_rounds, (database_url, 100, False, 0, 5), (database_url, 100, True, 1, 5))
     rows = stored(database)
     assert len(rows) == 100
     assert all(row.groupe is not None for row in rows.values())
@@ -277,7 +277,7 @@ def test_each_fiche_keeps_its_own_details(database: Database) -> None:
 
 
 def test_known_fiches_are_found_among_seventy_thousand_ids(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     known = [DetailsFetched("7", fiche("7", recording("a"))), FicheNotFound("69999")]
     with database.transaction() as session:

@@ -18,7 +18,7 @@ from automation_pipeline.fiches.queries.fetch_jobs import (
 from automation_pipeline.fiches.queries.fiches import FichePage
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused, mark_taken
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
 
@@ -26,7 +26,7 @@ MINE, OTHERS = Reach(Scope.GROUP, caller="user:1"), Reach(Scope.SELF, caller="us
 
 
 @pytest.fixture
-def ranges(database: Database, clock: StandingClock) -> Ranges:
+def ranges(database: Database, clock: FakeClock) -> Ranges:
     return Ranges(database, clock)
 
 
@@ -49,7 +49,7 @@ def test_jobs_are_paged_newest_first_with_one_query_per_page(ranges: Ranges) -> 
     jobs = []
     for day in DAYS:
         jobs.append(ranges.job(day).id)
-        ranges.clock.pass_time_a_second()
+        ranges.clock.advance_one_second()
     with ranges.database.reading() as session, statements(ranges.database) as sent:
         pages = [list_jobs(session, MINE, FichePage(4, offset)) for offset in (0, 4)]
     assert [one["jobId"] for page in pages for one in page] == jobs[::-1]

@@ -20,7 +20,7 @@ from automation_pipeline.fiches.queries.mirror import (
 )
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import fiche, recording
 
 DAY = date(2026, 2, 3)
@@ -40,7 +40,7 @@ def listed(*fiches: SalesListEntry, day: date = DAY, of: int | None = None) -> S
     return SalesList(day=day, listed=len(fiches) if of is None else of, fiches=fiches)
 
 
-def save(database: Database, clock: StandingClock, sales: SalesList):  # noqa: ANN201  the subject's own type
+def save(database: Database, clock: FakeClock, sales: SalesList):  # noqa: ANN201  the subject's own type
     with database.transaction() as session:
         return save_sales_list(session, sales, clock.now())
 
@@ -53,12 +53,12 @@ def cached(database: Database, fiche_id: str) -> FicheCacheRow:
 
 
 def test_the_sales_day_counts_describe_the_stored_list(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     first = save(database, clock, listed(summary("1"), summary("2", cle=None), of=3))
     assert (first.fiches, first.new, first.changed, first.duplicates) == (2, 2, 0, 1)
     assert (first.missing_cle, first.without_recordings) == (1, 2)
-    clock.pass_time(timedelta(hours=1))
+    clock.advance(timedelta(hours=1))
     second = save(database, clock, listed(summary("1", nom="DURAND"), summary("2"), summary("3")))
     assert (second.new, second.changed) == (1, 2)
     with database.reading() as session:
@@ -67,16 +67,12 @@ def test_the_sales_day_counts_describe_the_stored_list(
         assert fiches_sold_on(session, [DAY]) == ["1", "2", "3"]
 
 
-def test_a_list_with_the_same_content_changes_nothing(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_list_with_the_same_content_changes_nothing(database: Database, clock: FakeClock) -> None:
     save(database, clock, listed(summary("1"), summary("2")))
     assert save(database, clock, listed(summary("1"), summary("2"))).changed == 0
 
 
-def test_a_sales_list_never_removes_stored_details(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_sales_list_never_removes_stored_details(database: Database, clock: FakeClock) -> None:
     with database.transaction() as session:
         save_outcomes(
             session,
@@ -84,7 +80,7 @@ def test_a_sales_list_never_removes_stored_details(
             clock.now(),
         )
     before = cached(database, "1")
-    clock.pass_time(timedelta(hours=1))
+    clock.advance(timedelta(hours=1))
     save(database, clock, listed(summary("1", nom="NEW NAME", cle=None)))
     after = cached(database, "1")
     assert (after.groupe, after.agence_nom, after.raw_data) == (
@@ -99,7 +95,7 @@ def test_a_sales_list_never_removes_stored_details(
         assert coverage_of(session, DAY).with_details == 1
 
 
-def test_a_sales_list_does_not_count_as_details(database: Database, clock: StandingClock) -> None:
+def test_a_sales_list_does_not_count_as_details(database: Database, clock: FakeClock) -> None:
     save(database, clock, listed(summary("1")))
     row = cached(database, "1")
     assert (row.details_fetched_at, row.details_success) == (None, None)
@@ -107,7 +103,7 @@ def test_a_sales_list_does_not_count_as_details(database: Database, clock: Stand
 
 
 def test_a_not_found_fiche_stays_not_found_after_a_sales_list(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     with database.transaction() as session:
         save_outcomes(session, [FicheNotFound("1")], clock.now())
@@ -118,7 +114,7 @@ def test_a_not_found_fiche_stays_not_found_after_a_sales_list(
 
 
 def test_a_sales_list_without_a_recording_url_keeps_the_stored_url(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     save(database, clock, listed(summary("1", recordings=(recording("a"), recording("b")))))
     save(database, clock, listed(summary("1", recordings=(recording("a", url=""),))))
@@ -133,7 +129,7 @@ def test_a_sales_list_without_a_recording_url_keeps_the_stored_url(
         assert sorted(rows.tuples()) == [(call, recording(call).url, None) for call in ("a", "b")]
 
 
-def test_a_long_list_is_saved_with_few_statements(database: Database, clock: StandingClock) -> None:
+def test_a_long_list_is_saved_with_few_statements(database: Database, clock: FakeClock) -> None:
     statements: list[str] = []
 
     def count(*given: object) -> None:
@@ -145,7 +141,7 @@ def test_a_long_list_is_saved_with_few_statements(database: Database, clock: Sta
     assert len(statements) <= 6
 
 
-def test_an_empty_list_is_stored_as_a_fetched_day(database: Database, clock: StandingClock) -> None:
+def test_an_empty_list_is_stored_as_a_fetched_day(database: Database, clock: FakeClock) -> None:
     save(database, clock, listed())
     with database.reading() as session:
         known = sales_day(session, DAY)

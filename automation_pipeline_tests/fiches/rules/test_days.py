@@ -30,7 +30,7 @@ from automation_pipeline.fiches.rules import (
     same_weekdays_before,
     stale_days,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 TUESDAY, SUNDAY = date(2026, 2, 3), date(2026, 2, 8)
 # Midnight in Paris at the end of that Tuesday.

@@ -28,7 +28,7 @@ from automation_pipeline.fiches.models.fetch_jobs import (
     webhook_body,
     webhook_headers,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 FIRST = date(2026, 2, 1)
 DAYS = tuple(FIRST + timedelta(days=n) for n in range(6))

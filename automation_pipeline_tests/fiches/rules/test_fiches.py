@@ -11,8 +11,8 @@ from automation_pipeline.fiches.queries.fiches import (
     transcription_document,
 )
 from automation_pipeline.fiches.routes import without_raw_field, without_recordings_audio
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.fakes.crm import recording
-from automation_pipeline_tests.tables import every_case
 
 
 @every_case(

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from automation_pipeline.fiches.models import sections
 from automation_pipeline.fiches.models.sections import LARGEST, LONGEST_KEY, Information, Section
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.fakes.crm import INFORMATION
-from automation_pipeline_tests.tables import every_case
 
 TABLE = {
     "Information": """fiche_id s, cle s?, date_insertion s, createur s?, fiches_associees s?, nombre_acces n,

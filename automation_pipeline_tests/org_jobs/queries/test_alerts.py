@@ -7,8 +7,8 @@ from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS,
 from automation_pipeline.org_jobs.queries.health import ORG_ALERTS, list_alerts
 from automation_pipeline.org_jobs.rules.health import OrgJobsAlertName
 from automation_pipeline.storage.alerts import add_alerts, last_raised
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, OrgJobsData
-from automation_pipeline_tests.tables import every_case
 
 
 def make_alert(org_id: str | None, subject: str) -> AlertCondition:

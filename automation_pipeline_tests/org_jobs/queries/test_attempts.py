@@ -228,7 +228,7 @@ class JobLifecycle:
 
     def time_passes(self) -> None:
         [seconds] = self.random.choices([2, 1200, 86_400], [40, 4, 1])
-        self.clock.pass_time(timedelta(seconds=seconds))
+        self.clock.advance(timedelta(seconds=seconds))
 
     def lease_expires(self) -> None:
         run = self.data.run_row(self._job())

@@ -19,8 +19,8 @@ from automation_pipeline.org_jobs.queries.organisations import (
     list_organisations,
     list_servers,
 )
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.org_jobs.data import ACTOR, ORG, OTHER_ORG, OrgJobsData
-from automation_pipeline_tests.tables import every_case
 
 PAGE = {"limit": 10, "offset": 0}
 

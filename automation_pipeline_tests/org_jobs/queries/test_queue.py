@@ -30,7 +30,7 @@ from automation_pipeline_tests.org_jobs.data import (
     SERVICE,
     OrgJobsData,
 )
-from automation_pipeline_tests.processes import at_once
+from automation_pipeline_tests.processes import run_in_processes
 
 HOUR = timedelta(hours=1)
 
@@ -94,7 +94,7 @@ def test_run_that_cannot_start_is_not_claimed(data: OrgJobsData, run: dict[str, 
 def test_attempt_is_not_claimed_before_it_is_due(data: OrgJobsData) -> None:
     job_id = data.job(of_type=SERVICE, run={"next_attempt_at": data.now + HOUR})
     assert claim(data, job_id) is None
-    data.clock.pass_time(HOUR)
+    data.clock.advance(HOUR)
     assert claim(data, job_id) is not None
 
 
@@ -167,7 +167,7 @@ def test_reserved_capacity_expires(data: OrgJobsData) -> None:
     data.job(of_type=SERVICE, run={"requested_at": data.now, "requests": 1}, priority=9)
     reader = data.job(of_type=READING, server_instance_id=server_id)
     assert claim_on(data, host_id) == []
-    data.clock.pass_time(STARTS_WITHIN)
+    data.clock.advance(STARTS_WITHIN)
     assert claim_on(data, host_id) == [reader]
 
 
@@ -276,7 +276,7 @@ def test_concurrent_claims_take_each_run_once_within_all_limits(data: OrgJobsDat
     service_job = [data.run_row(data.job(of_type=SERVICE)).id for _ in range(4)]
     url = data.database.url.render_as_string(hide_password=False)
     calls = [(url, data.now, host_id, service_job, seed) for seed in range(4)]
-    claimed: list[Sequence[int]] = at_once(processes.claim_all, *calls)
+    claimed: list[Sequence[int]] = run_in_processes(processes.claim_all, *calls)
     run_ids = [run_id for each in claimed for run_id in each]
     rows = [data.run_by_id(run_id) for run_id in run_ids]
     assert len(run_ids) == len(set(run_ids)) == 7
@@ -323,7 +323,7 @@ def test_agent_claims_a_run_when_its_window_opens(data: OrgJobsData) -> None:
         [],
         opens,
     )
-    data.clock.pass_time(opens - data.now)
+    data.clock.advance(opens - data.now)
     assert claim_jobs_of(data, host_id) == [job_id]
 
 
@@ -340,7 +340,7 @@ def test_worker_is_requested_when_the_window_opens(data: OrgJobsData) -> None:
     assert release(data) == [data.run_row(open_id).id]
     run = data.run_row(job_id)
     assert run.next_attempt_at == opening(data)
-    data.clock.pass_time(run.next_attempt_at - data.now)
+    data.clock.advance(run.next_attempt_at - data.now)
     assert run.id in release(data)
 
 
@@ -348,7 +348,7 @@ def test_worker_after_the_window_claims_nothing(data: OrgJobsData) -> None:
     job_id = data.job(of_type=SERVICE, start_window=window(data, timedelta(0)))
     [run_id] = release(data)
     opens = data.now.replace(second=0, microsecond=0) + timedelta(days=1)
-    data.clock.pass_time(HOUR)
+    data.clock.advance(HOUR)
     with data.database.transaction() as session:
         assert claim_run(session, run_id, "worker", 60.0, data.now) is None
     run = data.run_row(job_id)

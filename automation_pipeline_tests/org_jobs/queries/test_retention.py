@@ -70,7 +70,7 @@ def test_old_jobs_are_deleted_with_runs_and_attempts(data: OrgJobsData) -> None:
     done(data, schedule_id=schedule, fire_id=fire)
     done(data, OTHER_ORG)
     waiting = data.job()
-    data.clock.pass_time(timedelta(days=90))
+    data.clock.advance(timedelta(days=90))
     assert purged(data) == NOTHING
     data.advance_minutes(1)
     young = done(data, schedule_id=schedule, fire_id=data.fire(schedule))
@@ -109,7 +109,7 @@ def test_old_logs_alerts_backfills_and_deleted_schedules_are_deleted(data: OrgJo
         for days in (0, 91):
             at = data.now + timedelta(days=days)
             session.add(OrgAlertRow(**values, raised_at=at, next_retry_at=at))
-    data.clock.pass_time(timedelta(days=91))
+    data.clock.advance(timedelta(days=91))
     went = {"org_schedule_fires": 1, "org_job_batches": 1, "org_schedules": 1, "org_alerts": 1}
     assert purged(data) == {**went, "state_transitions, org_jobs": 1}
     assert data.transitions("schedule", kept) == [("ACTIVE", "PAUSED")]
@@ -132,7 +132,7 @@ def test_audit_log_is_kept_as_long_as_configured(data: OrgJobsData) -> None:
                 action="update",
                 now=at,
             )
-    data.clock.pass_time(timedelta(days=365))
+    data.clock.advance(timedelta(days=365))
     assert purged(data) == NOTHING
     data.advance_minutes(1)
     assert purged(data) == {"org_audit_log": 1}
@@ -143,7 +143,7 @@ def test_audit_log_is_kept_as_long_as_configured(data: OrgJobsData) -> None:
 def test_purge_is_limited_per_kind(data: OrgJobsData) -> None:
     for _ in range(4):
         done(data)
-    data.clock.pass_time(timedelta(days=91))
+    data.clock.advance(timedelta(days=91))
     assert [purged(data, limit=2).get("org_jobs", 0) for _ in range(3)] == [2, 1, 0]
 
 
@@ -156,7 +156,7 @@ def test_ids_of_jobs_and_runs_are_not_reused(data: OrgJobsData) -> None:
     }
     with data.database.transaction() as session:
         session.add(JobRunRow(**columns))
-    data.clock.pass_time(timedelta(days=91))
+    data.clock.advance(timedelta(days=91))
     assert purged(data)["org_jobs"] == 1
     assert {job.id for job in data.jobs()} == {oldest, newest}
     assert middle not in {job.id for job in data.jobs()}

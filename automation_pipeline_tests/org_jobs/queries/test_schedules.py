@@ -14,8 +14,8 @@ from automation_pipeline.org_jobs.queries.schedules import (
     lock_schedule,
     lock_with_organisation,
 )
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, OrgJobsData
-from automation_pipeline_tests.tables import every_case
 
 MINE = OrgScope(ORG)
 

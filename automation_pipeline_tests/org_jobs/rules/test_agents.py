@@ -28,7 +28,7 @@ from automation_pipeline.org_jobs.models.agents import (
 )
 from automation_pipeline.org_jobs.models.jobs import OrgJobsRunState
 from automation_pipeline.org_jobs.models.payloads import DEEPEST
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 ATTEMPT = {"attemptNo": 1, "leaseToken": 7}
 

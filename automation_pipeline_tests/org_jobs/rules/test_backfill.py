@@ -19,7 +19,7 @@ from automation_pipeline.org_jobs.rules.due import (
     due_times,
     less_urgent,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 MAY = {"from": "2026-05-01T00:00:00Z", "until": "2026-05-03T23:59:59Z"}

@@ -26,7 +26,7 @@ from automation_pipeline.org_jobs.rules.due import (
     ScheduleFacts,
     decide,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 TEN = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 BUSY = ScheduleFacts(at_work=1)

@@ -20,7 +20,7 @@ from automation_pipeline.org_jobs.rules.health import (
     silent_alerts,
     unreadable_alert,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)

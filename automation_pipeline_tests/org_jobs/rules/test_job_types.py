@@ -17,7 +17,7 @@ from automation_pipeline.org_jobs.models.job_types import (
 )
 from automation_pipeline.org_jobs.models.jobs import JobType, Performer
 from automation_pipeline.org_jobs.models.payloads import PLAIN_SECRET
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 AGENTS = [one for one in JOB_TYPES.values() if one.performer is Performer.AGENT]
 # The type names of the original system, grouped by prefix.

@@ -43,7 +43,7 @@ from automation_pipeline.org_jobs.models.jobs import (
     run_end,
     stored_policy,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 BEFORE_SIX = datetime(2026, 5, 4, 5, 59, 59, tzinfo=UTC)
 RANDOM = Random(1)

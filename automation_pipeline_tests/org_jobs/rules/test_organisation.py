@@ -16,7 +16,7 @@ from automation_pipeline.org_jobs.models.organisations import (
     differences,
     id_fault,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 LEAST = {"id": "acme", "name": "Acme"}
 

@@ -12,7 +12,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.org_jobs.models.job_types import checked_payload, job_type
 from automation_pipeline.org_jobs.models.payloads import HTTPS_CALL, HttpsCallPayload
 from automation_pipeline.org_jobs.ports import HttpsRequest
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 SECRET = "hunter2hunter2"
 URL = "https://hooks.example.com/jobs"

@@ -25,8 +25,8 @@ from automation_pipeline.org_jobs.rules.schedules import (
     plan_of,
     preview,
 )
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.org_jobs.rules.schedules import NOW, stored
-from automation_pipeline_tests.tables import every_case
 
 MAY = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SPRING, AUTUMN = datetime(2026, 3, 28, 12, 0, tzinfo=UTC), datetime(2026, 10, 24, 12, 0, tzinfo=UTC)

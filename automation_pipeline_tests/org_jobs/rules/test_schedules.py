@@ -37,8 +37,8 @@ from automation_pipeline.org_jobs.rules.schedules import (
     state_after,
     window_timing,
 )
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.org_jobs.rules.schedules import NOW, schedule_input, stored
-from automation_pipeline_tests.tables import every_case
 
 
 def fields_at_fault(given: dict[str, object]) -> set[str]:

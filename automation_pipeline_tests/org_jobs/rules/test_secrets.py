@@ -25,7 +25,7 @@ from automation_pipeline.org_jobs.models.payloads import (
     variable_of,
     with_secrets,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 ORG_IDS = st.from_regex(r"[a-z0-9](-?[a-z0-9]){0,8}", fullmatch=True)
 REFERENCE_NAMES = st.from_regex(r"[A-Z](_?[A-Z0-9]){0,8}_?", fullmatch=True)

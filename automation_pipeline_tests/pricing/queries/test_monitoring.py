@@ -29,8 +29,8 @@ from automation_pipeline.pricing.rules.monitoring import (
 from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import Transition, record_transitions
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rows import (
     a_check,
@@ -45,18 +45,16 @@ from automation_pipeline_tests.pricing.rows import (
 AN_HOUR, A_SECOND = timedelta(hours=1), timedelta(seconds=1)
 
 
-def health(database: Database, clock: StandingClock) -> dict[str, ProjectHealth]:
+def health(database: Database, clock: FakeClock) -> dict[str, ProjectHealth]:
     with database.reading() as session:
         return health_of_projects(session, clock.now())
 
 
-def test_without_runs_no_project_has_health_figures(
-    database: Database, clock: StandingClock
-) -> None:
+def test_without_runs_no_project_has_health_figures(database: Database, clock: FakeClock) -> None:
     assert health(database, clock) == {}
 
 
-def test_health_figures_are_per_project(database: Database, clock: StandingClock) -> None:
+def test_health_figures_are_per_project(database: Database, clock: FakeClock) -> None:
     an_ended_run(database, clock, 3, 1, project_id="shoes")
     an_ended_run(database, clock, 2, 0, project_id="shoes")
     an_ended_run(database, clock, 0, 2, project_id="hats")
@@ -70,36 +68,30 @@ def test_health_figures_are_per_project(database: Database, clock: StandingClock
     ("ended", "counted"), [(AN_HOUR - A_SECOND, 2), (AN_HOUR, 0), (AN_HOUR * 3, 0)]
 )
 def test_only_runs_that_ended_within_the_last_hour_count(
-    database: Database, clock: StandingClock, ended: timedelta, counted: int
+    database: Database, clock: FakeClock, ended: timedelta, counted: int
 ) -> None:
     an_ended_run(database, clock, 2, 0, ended=ended)
     assert health(database, clock) == ({"default": ProjectHealth(applied=2)} if counted else {})
 
 
-def test_a_run_in_progress_does_not_count(database: Database, clock: StandingClock) -> None:
+def test_a_run_in_progress_does_not_count(database: Database, clock: FakeClock) -> None:
     a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLIED", "QUEUED"])
     assert health(database, clock) == {}
 
 
-def test_cancelled_targets_do_not_count_as_failures(
-    database: Database, clock: StandingClock
-) -> None:
+def test_cancelled_targets_do_not_count_as_failures(database: Database, clock: FakeClock) -> None:
     run_id = an_ended_run(database, clock, 2, 3)
     change_targets(database, run_id, first=2, error_type="cancelled")
     assert health(database, clock)["default"] == ProjectHealth(applied=2, failed=1, dead_letters=3)
 
 
-def test_targets_rolled_back_later_count_as_applied(
-    database: Database, clock: StandingClock
-) -> None:
+def test_targets_rolled_back_later_count_as_applied(database: Database, clock: FakeClock) -> None:
     targets = ["ROLLED_BACK"] * 5 + ["APPLIED"]
     a_run(database, a_rule(database, clock), "APPLIED", clock.now() - timedelta(minutes=5), targets)
     assert health(database, clock) == {"default": ProjectHealth(applied=6)}
 
 
-def test_only_the_last_cycle_of_a_retried_run_counts(
-    database: Database, clock: StandingClock
-) -> None:
+def test_only_the_last_cycle_of_a_retried_run_counts(database: Database, clock: FakeClock) -> None:
     run_id = an_ended_run(database, clock, 5, 3, retry_cycle=1)
     change_targets(database, run_id, last_attempt=clock.now() - timedelta(days=1))
     change_targets(database, run_id, first=1, last_attempt=clock.now() - timedelta(minutes=31))
@@ -123,7 +115,7 @@ def test_only_the_last_cycle_of_a_retried_run_counts(
     ],
 )
 def test_dead_letters_are_recent_failures_without_acknowledgement(
-    database: Database, clock: StandingClock, values: dict[str, timedelta], left: int
+    database: Database, clock: FakeClock, values: dict[str, timedelta], left: int
 ) -> None:
     run_id = an_ended_run(database, clock, 0, 2, ended=timedelta(days=2))
     if values:
@@ -134,14 +126,14 @@ def test_dead_letters_are_recent_failures_without_acknowledgement(
 
 
 def test_a_run_that_was_rolled_back_has_no_dead_letters(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     an_ended_run(database, clock, 0, 2, ended=timedelta(days=2), status="ROLLED_BACK")
     assert health(database, clock) == {}
 
 
 def test_rate_limits_count_for_projects_with_a_run_in_the_shop(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     a_shop(database, 1, 100, 200, 400)  # the last one is outside the five minutes
     a_shop(database, 1, 1, shop="other.example")
@@ -169,7 +161,7 @@ def test_rate_limits_count_for_projects_with_a_run_in_the_shop(
     )
 
 
-def test_the_number_of_health_queries_is_constant(database: Database, clock: StandingClock) -> None:
+def test_the_number_of_health_queries_is_constant(database: Database, clock: FakeClock) -> None:
     executed: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: executed.append(given[2]))
     health(database, clock)
@@ -185,18 +177,18 @@ def test_the_number_of_health_queries_is_constant(database: Database, clock: Sta
 SPAN = timedelta(hours=1)
 
 
-def the_day(database: Database, clock: StandingClock) -> DayRuns:
+def the_day(database: Database, clock: FakeClock) -> DayRuns:
     """The runs that ended in the last hour."""
     with database.reading() as session:
         return runs_that_ended(session, clock.now() - SPAN, clock.now())
 
 
-def test_a_day_without_runs_is_empty(database: Database, clock: StandingClock) -> None:
+def test_a_day_without_runs_is_empty(database: Database, clock: FakeClock) -> None:
     assert the_day(database, clock) == DayRuns([], 0, [], [])
 
 
 def test_a_day_counts_runs_that_ended_from_its_start_up_to_its_end(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     for ended in (SPAN + timedelta(seconds=1), SPAN, timedelta(minutes=1), timedelta(0)):
         an_ended_run(database, clock, 1, ended=ended)
@@ -211,7 +203,7 @@ def test_a_day_counts_runs_that_ended_from_its_start_up_to_its_end(
 
 
 def test_day_counts_exclude_cancelled_and_acknowledged_targets(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     run_id = an_ended_run(database, clock, 3, 4)
     change_targets(database, run_id, first=1, error_type="cancelled")
@@ -230,7 +222,7 @@ def test_day_counts_exclude_cancelled_and_acknowledged_targets(
 
 
 def test_a_run_is_mismatched_only_if_its_latest_check_is_critical(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     now = clock.now()
     repaired, changed, slightly = (an_ended_run(database, clock, 1) for _ in range(3))
@@ -243,7 +235,7 @@ def test_a_run_is_mismatched_only_if_its_latest_check_is_critical(
 
 
 def test_inconclusive_checks_are_ignored_for_the_mismatch_state(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     now, earlier = clock.now(), clock.now() - timedelta(minutes=10)
     early, unread, without, back = (an_ended_run(database, clock, 1) for _ in range(4))
@@ -258,17 +250,13 @@ def test_inconclusive_checks_are_ignored_for_the_mismatch_state(
     assert the_day(database, clock).mismatched == [early, unread]
 
 
-def test_a_day_names_the_run_with_a_broken_invariant(
-    database: Database, clock: StandingClock
-) -> None:
+def test_a_day_names_the_run_with_a_broken_invariant(database: Database, clock: FakeClock) -> None:
     an_ended_run(database, clock, 2, 1, status="APPLIED")
     an_ended_run(database, clock, 2, 0)
     assert the_day(database, clock).broken == ["Run 1 is APPLIED and has 1 failed targets."]
 
 
-def test_the_number_of_queries_per_day_is_constant(
-    database: Database, clock: StandingClock
-) -> None:
+def test_the_number_of_queries_per_day_is_constant(database: Database, clock: FakeClock) -> None:
     executed: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: executed.append(given[2]))
     an_ended_run(database, clock, 1)
@@ -283,8 +271,10 @@ def test_the_number_of_queries_per_day_is_constant(
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(3)), {"longest_pause_seconds": 0.0}
+    )
 
 
 def find(
@@ -320,7 +310,7 @@ def test_price_changes_are_paged_after_an_id(harness: PricingHarness) -> None:
     assert len(find(harness, limit=2, after_id=page[-1].id)) == 1
 
 
-def found(run_id: int, clock: StandingClock, *, read: int) -> ReconciliationReport:
+def found(run_id: int, clock: FakeClock, *, read: int) -> ReconciliationReport:
     return ReconciliationReport(
         run_id=str(run_id),
         total_checked=read,
@@ -332,7 +322,7 @@ def found(run_id: int, clock: StandingClock, *, read: int) -> ReconciliationRepo
 
 
 def test_early_checks_are_due_relative_to_the_end_of_the_run(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
     with database.transaction() as session:
@@ -343,7 +333,7 @@ def test_early_checks_are_due_relative_to_the_end_of_the_run(
     assert due == [("5m", timedelta(minutes=3)), ("1h", timedelta(hours=1))]
 
 
-def test_manual_checks_are_numbered(database: Database, clock: StandingClock) -> None:
+def test_manual_checks_are_numbered(database: Database, clock: FakeClock) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
     names = []
     for _ in range(3):
@@ -354,7 +344,7 @@ def test_manual_checks_are_numbered(database: Database, clock: StandingClock) ->
 
 
 def test_the_latest_conclusive_check_read_at_least_one_price(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
     with database.transaction() as session:
@@ -364,7 +354,7 @@ def test_the_latest_conclusive_check_read_at_least_one_price(
         )
         for name, read in (("5m", 1), ("1h", 2), ("2026-05-05", 0)):
             save_reports(session, name, [found(run_id, clock, read=read)], clock.now())
-            clock.pass_time(timedelta(hours=1))
+            clock.advance(timedelta(hours=1))
         newest = latest_conclusive_check(session, run_id)
         unread = done_report(session, run_id, "2026-05-05")
     assert newest is not None

@@ -34,8 +34,8 @@ from automation_pipeline.pricing.tables import RuleRow, RuleRunRow, RuleTargetRo
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline.storage.types import Table
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, shelf
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rows import a_rule, a_run, delete_all, run_rows, start_due
 from automation_pipeline_tests.pricing.rules.rules import any_selector, any_transform, rule
@@ -52,7 +52,7 @@ def test_a_stored_rule_is_read_back_unchanged(
     selector: dict[str, object],
     transform: dict[str, object],
     database: Database,
-    clock: StandingClock,
+    clock: FakeClock,
 ) -> None:
     written = rule(transform, selector=selector, endsAt="2026-06-01T00:00:00.123456Z")
     with database.transaction() as session:
@@ -65,10 +65,10 @@ def test_a_stored_rule_is_read_back_unchanged(
         assert rule_at(session, added.id, 1).selector == written.selector
 
 
-def test_old_versions_of_a_rule_stay_unchanged(database: Database, clock: StandingClock) -> None:
+def test_old_versions_of_a_rule_stay_unchanged(database: Database, clock: FakeClock) -> None:
     with database.transaction() as session:
         id_ = add_rule(session, TEN_PERCENT, project_id="eu", actor="user:1", now=clock.now()).id
-        clock.pass_time_a_second()
+        clock.advance_one_second()
         renamed = TEN_PERCENT.model_copy(update={"name": "Other"})
         assert save_rule(session, id_, renamed, actor="user:2", now=clock.now()).version == 1
         assert save_rule(session, id_, TWENTY_PERCENT, actor="user:3", now=clock.now()).version == 2
@@ -85,7 +85,7 @@ def test_old_versions_of_a_rule_stay_unchanged(database: Database, clock: Standi
         assert rule_at(session, id_, 2) == TWENTY_PERCENT
 
 
-def test_an_unknown_version_is_not_found(database: Database, clock: StandingClock) -> None:
+def test_an_unknown_version_is_not_found(database: Database, clock: FakeClock) -> None:
     known = a_rule(database, clock)
     with database.reading() as session:
         with pytest.raises(NotFoundError, match=f"Pricing rule {known.id} has no version 2"):
@@ -96,7 +96,7 @@ def test_an_unknown_version_is_not_found(database: Database, clock: StandingCloc
 
 @pytest.mark.parametrize("read", [get_rule, lock_rule])
 def test_a_deleted_rule_is_found_on_request_only(
-    read: object, database: Database, clock: StandingClock
+    read: object, database: Database, clock: FakeClock
 ) -> None:
     assert callable(read)
     gone = a_rule(database, clock)
@@ -125,7 +125,7 @@ def test_a_deleted_rule_is_found_on_request_only(
     ],
 )
 def test_rules_are_listed_by_filter_newest_first(
-    filters: Mapping[str, object], names: list[str], database: Database, clock: StandingClock
+    filters: Mapping[str, object], names: list[str], database: Database, clock: FakeClock
 ) -> None:
     a_rule(database, clock)
     a_rule(database, clock, project_id="eu", name="Wintersale")
@@ -138,8 +138,8 @@ def test_rules_are_listed_by_filter_newest_first(
         assert [one.name for one in list_rules(session, **filters, limit=2, offset=1)] == names[1:3]
 
 
-def test_times_are_stored_with_microseconds(database: Database, clock: StandingClock) -> None:
-    clock.pass_time(timedelta(microseconds=123_456))
+def test_times_are_stored_with_microseconds(database: Database, clock: FakeClock) -> None:
+    clock.advance(timedelta(microseconds=123_456))
     known = a_rule(database, clock, scheduleAt="2026-06-01T02:00:00.654321+02:00")
     with database.reading() as session:
         read = get_rule(session, known.id)
@@ -149,7 +149,7 @@ def test_times_are_stored_with_microseconds(database: Database, clock: StandingC
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
 def test_a_foreign_key_check_does_not_wait_for_a_locked_rule(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     """PostgreSQL takes this lock when a run of the rule is written twice in one transaction."""
     held = a_rule(database, clock)
@@ -175,7 +175,7 @@ LOOSE = parse_policy({})
 
 
 def test_a_policy_is_stored_replaced_and_removed_for_its_project_only(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     acts = {"database": database, "clock": clock, "actor": "user:1"}
 
@@ -196,7 +196,7 @@ HOUR = timedelta(hours=1)
 MANY = 400
 
 
-def counted(database: Database, clock: StandingClock) -> tuple[DuePriceRules, int]:
+def counted(database: Database, clock: FakeClock) -> tuple[DuePriceRules, int]:
     statements: list[str] = []
 
     def count(*given: object) -> None:
@@ -208,7 +208,7 @@ def counted(database: Database, clock: StandingClock) -> tuple[DuePriceRules, in
     return report, len(statements)
 
 
-def one_of_each(database: Database, clock: StandingClock) -> None:
+def one_of_each(database: Database, clock: FakeClock) -> None:
     now = clock.now()
     a_rule(database, clock, scheduleAt=now.isoformat())
     busy = a_rule(database, clock, scheduleAt=now.isoformat())
@@ -244,14 +244,14 @@ def _copy(session: Session, table: type[Table], references: tuple[str, ...]) -> 
 
 
 def test_the_number_of_statements_is_constant_in_due_rules(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     one_of_each(database, clock)
     report, for_one = counted(database, clock)
     assert [len(ids) for ids in (report.started, report.missed, report.ended, report.put_off)] == [
         1
     ] * 4
-    clock.pass_time(HOUR)
+    clock.advance(HOUR)
     delete_all(database)
     one_of_each(database, clock)
     multiply_rows(database)
@@ -269,7 +269,7 @@ def test_the_number_of_statements_is_constant_in_due_rules(
 
 @pytest.mark.parametrize("how_many", [0, 3])
 def test_a_tick_without_due_rules_takes_at_most_three_queries(
-    how_many: int, database: Database, clock: StandingClock
+    how_many: int, database: Database, clock: FakeClock
 ) -> None:
     for _ in range(how_many):
         a_rule(database, clock, scheduleAt=(clock.now() + HOUR).isoformat())
@@ -280,7 +280,7 @@ def test_a_tick_without_due_rules_takes_at_most_three_queries(
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
 def test_a_foreign_key_check_does_not_wait_for_a_locked_due_rule(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     due = a_rule(database, clock, scheduleAt=clock.now().isoformat())
     checked = select(RuleRow.id).where(RuleRow.id == due.id)
@@ -302,9 +302,11 @@ NOTHING = DuePriceRules()
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
     """A worker that never waits for targets that are not due."""
-    return PricingHarness(database, clock, FakeShop(*shelf(3)), {"longest_pause_seconds": 0.0})
+    return PricingHarness(
+        database, clock, FakeShop(*product_variants(3)), {"longest_pause_seconds": 0.0}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -363,7 +365,7 @@ def test_a_failed_rollback_at_the_end_of_a_promotion_is_retried_after_ten_minute
         harness.set_run(run.id, resume_at=database_now(3600.0))
         assert tick(harness) == NOTHING
         harness.make_due(run.id)
-    harness.shop.fail_no_more(subject)
+    harness.shop.stop_failing(subject)
     assert tick(harness) == DuePriceRules(ended=(run.id,))
     assert (work_to_the_end(harness, run).status, harness.shop.amounts()) == ("ROLLED_BACK", FORMER)
     assert tick(harness) == NOTHING

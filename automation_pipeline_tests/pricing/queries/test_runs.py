@@ -47,16 +47,16 @@ from automation_pipeline.pricing.tables import RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.conftest import StandingClock
-from automation_pipeline_tests.fakes.shop import FakeShop, shelf, variant
+from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.shop import FakeShop, product_variants, variant
 from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.processes import take
 from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run, run_row, stored_requests
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 
 def test_a_new_run_has_the_current_version_of_its_rule(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     rule = a_rule(database, clock, project_id="eu")
     with correlated("abc"), database.transaction() as session:
@@ -88,7 +88,7 @@ def test_a_new_run_has_the_current_version_of_its_rule(
 
 
 def test_a_new_run_keeps_its_request_scheduled_time_and_parent(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     rule, at = a_rule(database, clock), clock.now() - timedelta(hours=1)
     with database.transaction() as session:
@@ -109,7 +109,7 @@ def test_a_new_run_keeps_its_request_scheduled_time_and_parent(
     assert (row.run_metadata["force"], row.run_metadata["correlationId"]) == (True, None)
 
 
-def test_worker_requests_of_a_run_are_numbered(database: Database, clock: StandingClock) -> None:
+def test_worker_requests_of_a_run_are_numbered(database: Database, clock: FakeClock) -> None:
     rule = a_rule(database, clock)
     with database.transaction() as session:
         new = NewRun(rule=rule, shop=SHOP, trigger=RuleTrigger.API, actor="user:1")
@@ -123,7 +123,7 @@ def test_worker_requests_of_a_run_are_numbered(database: Database, clock: Standi
     assert run_row(database, id_).requests == 3
 
 
-def test_a_rule_gets_one_run_per_scheduled_time(database: Database, clock: StandingClock) -> None:
+def test_a_rule_gets_one_run_per_scheduled_time(database: Database, clock: FakeClock) -> None:
     rules = [a_rule(database, clock) for _ in range(3)]
 
     def scheduled(at: timedelta) -> list[NewRun]:
@@ -174,8 +174,10 @@ def expire(database: Database, run_id: int) -> None:
 def test_one_of_several_concurrent_processes_claims_a_run(
     database: Database, database_url: str, run_id: int
 ) -> None:
-    tokens = at_once(take, *[(database_url, run_id, str(number)) for number in range(CREW)])
-    assert sorted(tokens) == [0] * (CREW - 1) + [1]
+    tokens = run_in_processes(
+        take, *[(database_url, run_id, str(number)) for number in range(PROCESS_COUNT)]
+    )
+    assert sorted(tokens) == [0] * (PROCESS_COUNT - 1) + [1]
     assert run_row(database, run_id).lease_owner == str(tokens.index(1))
 
 
@@ -240,8 +242,8 @@ def test_claiming_an_unknown_run_is_not_found(database: Database) -> None:
 
 
 @pytest.fixture
-def harness(database: Database, clock: StandingClock) -> PricingHarness:
-    return PricingHarness(database, clock, FakeShop(*shelf(2, 3)))
+def harness(database: Database, clock: FakeClock) -> PricingHarness:
+    return PricingHarness(database, clock, FakeShop(*product_variants(2, 3)))
 
 
 def settle(harness: PricingHarness, run_id: int, *rows: dict[str, Any]) -> list[int]:
@@ -363,7 +365,7 @@ def test_targets_are_read_page_by_page(harness: PricingHarness) -> None:
 
 
 def test_skipped_variants_are_read_by_reason(harness: PricingHarness) -> None:
-    harness.shop.put(
+    harness.shop.add(
         variant("1", "9", None), variant("2", "9", 0), variant("3", "9", 0), variant("4", "9", 1)
     )
     run = harness.previewed_run()
@@ -456,7 +458,7 @@ def test_runs_that_block_another_run_of_the_rule(
     is_open: bool,
     is_active: bool,
     database: Database,
-    clock: StandingClock,
+    clock: FakeClock,
 ) -> None:
     rule, other = a_rule(database, clock), a_rule(database, clock)
     run_id = a_run(
@@ -482,7 +484,7 @@ def test_runs_that_block_another_run_of_the_rule(
 
 
 def test_the_cooldown_counts_from_the_last_applied_run(
-    database: Database, clock: StandingClock
+    database: Database, clock: FakeClock
 ) -> None:
     rule, now = a_rule(database, clock), clock.now()
     with database.reading() as session:

@@ -35,7 +35,7 @@ from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.pricing.processes import claim
 from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run
-from automation_pipeline_tests.processes import CREW, at_once
+from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 Row = RuleTargetRow
 
@@ -69,7 +69,7 @@ def test_due_targets_are_claimed_and_no_other_run_writes_them(
         database, run_id, "v1", next_attempt_at=database_now(-1.0), attempts=2, began_at=clock.now()
     )
     change(database, run_id, "v2", next_attempt_at=database_now(3600.0))
-    clock.pass_time(timedelta(minutes=1))
+    clock.advance(timedelta(minutes=1))
     assert claimed(database, clock, run_id) == ["v0", "v1"]
     with database.reading() as session:
         rows = session.scalars(select(Row).where(Row.is_writing).order_by(Row.id)).all()
@@ -104,9 +104,9 @@ def test_a_variant_that_another_run_writes_is_not_claimed(database: Database, cl
 def test_one_of_several_concurrent_processes_claims_the_targets(
     database: Database, database_url: str, clock: Clock
 ) -> None:
-    runs = [applying(database, clock, ["QUEUED"] * 3) for _ in range(CREW)]
-    found = at_once(claim, *[(database_url, run_id) for run_id in runs])
-    assert sorted(found) == [0] * (CREW - 1) + [3]
+    runs = [applying(database, clock, ["QUEUED"] * 3) for _ in range(PROCESS_COUNT)]
+    found = run_in_processes(claim, *[(database_url, run_id) for run_id in runs])
+    assert sorted(found) == [0] * (PROCESS_COUNT - 1) + [3]
 
 
 def test_pending_targets_and_the_next_due_time_of_a_run(database: Database, clock: Clock) -> None:

@@ -29,7 +29,7 @@ from automation_pipeline.pricing.rules.monitoring import (
     worst_severity,
 )
 from automation_pipeline.pricing.rules.runs import targets_to_retry, worth_retrying
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 NOW = datetime(2026, 5, 4, 2, 0, tzinfo=UTC)
 

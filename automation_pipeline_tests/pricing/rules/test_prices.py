@@ -38,6 +38,7 @@ from automation_pipeline.pricing.rules.evaluation import (
     share_of_change,
     used_budget,
 )
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.pricing.rules.rules import (
     any_selector,
     any_transform,
@@ -46,7 +47,6 @@ from automation_pipeline_tests.pricing.rules.rules import (
     selector,
     variant,
 )
-from automation_pipeline_tests.tables import every_case
 
 
 def priced(before: int, transform: dict[str, object], **facts: object) -> PriceOutcome:

@@ -34,13 +34,13 @@ from automation_pipeline.pricing.models.rules import (
 )
 from automation_pipeline.pricing.models.transforms import Round, names_amounts
 from automation_pipeline.pricing.rules.monitoring import validate_check_name
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.pricing.rules.rules import (
     any_selector,
     any_transform,
     rule,
     selector,
 )
-from automation_pipeline_tests.tables import every_case
 
 TENTH_OFF = {"op": "percent", "value": -10}
 NO_INSTANT = "must be a date and time with its time zone, such as 2026-05-04T02:00:00Z"

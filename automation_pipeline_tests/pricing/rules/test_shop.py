@@ -45,7 +45,7 @@ from automation_pipeline.pricing.rules.pacing import (
     reserve_points,
     sync_bucket,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case(("currency", "decimals"), [("EUR", 2), ("JPY", 0), ("KWD", 3), ("ZZZ", 2)])

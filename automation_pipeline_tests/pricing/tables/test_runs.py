@@ -14,8 +14,8 @@ from automation_pipeline.pricing.tables import (
     RuleTargetRow,
 )
 from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.pricing.rows import a_rule, a_run
-from automation_pipeline_tests.tables import every_case
 
 SECOND = timedelta(seconds=1)
 ERROR = {"error_type": "server"}

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from automation_pipeline.simulator.world.world import Fiche, Kind, World
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 WORLD = World(seed=11, fiches_per_day=24, vary=False)
 TUESDAY = date(2026, 2, 3)

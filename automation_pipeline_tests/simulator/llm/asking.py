@@ -8,8 +8,8 @@ from openai import OpenAI
 from pydantic import BaseModel, ConfigDict
 
 from automation_pipeline.simulator import Phase, World, phases_of_fiche
-from automation_pipeline_tests.outside import NO_CERTIFICATES
 from automation_pipeline_tests.simulator.llm.audit_prompts import prompt, step
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 
 KEY = "open-sesame"
 MODEL = "gpt-5.2"

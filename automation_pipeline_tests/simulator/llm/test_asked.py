@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from automation_pipeline_tests.outside import NO_CERTIFICATES, set_up_model
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.simulator.llm.asking import (
     CHAT,
     KEY,
@@ -15,7 +15,7 @@ from automation_pipeline_tests.simulator.llm.asking import (
     audit,
     client_of,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES, configure_model
 
 
 def test_a_wrong_key_is_refused_on_every_route_and_not_repeated(url: str, client: OpenAI) -> None:
@@ -77,7 +77,7 @@ def test_a_body_that_is_not_an_object_is_a_400(url: str, client: OpenAI, content
 
 
 def test_a_prompt_longer_than_the_context_is_refused(client: OpenAI, url: str) -> None:
-    set_up_model(url, context_characters=500)
+    configure_model(url, context_characters=500)
     with pytest.raises(openai.BadRequestError) as caught:
         audit(client)
     assert caught.value.code == "context_length_exceeded"
@@ -85,7 +85,7 @@ def test_a_prompt_longer_than_the_context_is_refused(client: OpenAI, url: str) -
 
 
 def test_a_call_above_the_cap_gets_a_retry_after(client: OpenAI, url: str) -> None:
-    set_up_model(url, per_minute=1)
+    configure_model(url, per_minute=1)
     assert audit(client).choices
     with pytest.raises(openai.RateLimitError) as caught:
         audit(client)

@@ -17,6 +17,7 @@ from automation_pipeline.simulator.llm.judge import (
     read_prompt,
 )
 from automation_pipeline.simulator.llm.requests import Message
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.simulator.llm.audit_prompts import (
     chunks,
     prompt,
@@ -24,7 +25,6 @@ from automation_pipeline_tests.simulator.llm.audit_prompts import (
     tool_prompt,
     transcript,
 )
-from automation_pipeline_tests.tables import every_case
 
 WORLD = World(7, 24, vary=False)
 WITHDRAWAL = step(

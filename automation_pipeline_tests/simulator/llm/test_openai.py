@@ -7,7 +7,6 @@ import openai
 import pytest
 from openai import OpenAI
 
-from automation_pipeline_tests.outside import model_totals
 from automation_pipeline_tests.simulator.llm.asking import (
     CHAT,
     FICHE,
@@ -19,6 +18,7 @@ from automation_pipeline_tests.simulator.llm.asking import (
     items,
 )
 from automation_pipeline_tests.simulator.llm.audit_prompts import chunks, prompt, tool_prompt
+from automation_pipeline_tests.simulator_control import model_totals
 
 
 def test_a_plain_chat_has_a_text_answer_in_openais_format(client: OpenAI) -> None:

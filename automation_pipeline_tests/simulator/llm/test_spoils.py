@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from automation_pipeline_tests.outside import NO_CERTIFICATES, fault, model_totals
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.simulator.llm.asking import (
     CHAT,
     FICHE,
@@ -20,7 +20,7 @@ from automation_pipeline_tests.simulator.llm.asking import (
     audit,
 )
 from automation_pipeline_tests.simulator.llm.audit_prompts import prompt
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES, add_faults, model_totals
 
 
 def test_a_low_token_limit_cuts_the_answer(client: OpenAI) -> None:
@@ -31,12 +31,12 @@ def test_a_low_token_limit_cuts_the_answer(client: OpenAI) -> None:
 
 
 def test_faults_have_openais_error_format_and_count_no_tokens(client: OpenAI, url: str) -> None:
-    fault(
+    add_faults(
         url,
         {"route": ROUTE, "status": 500, "first": 1},
         {"route": ROUTE, "status": 429, "retry_after": 2, "first": 1},
     )
-    fault(
+    add_faults(
         url,
         {"route": ROUTE, "body": "truncated", "first": 1},
         {"route": ROUTE, "drop": True, "first": 1},
@@ -73,7 +73,7 @@ def test_faults_have_openais_error_format_and_count_no_tokens(client: OpenAI, ur
 def test_broken_answers_count_their_tokens(
     client: OpenAI, url: str, body: str, ending: str, is_json: bool
 ) -> None:
-    fault(url, {"route": ROUTE, "body": body, "first": 1})
+    add_faults(url, {"route": ROUTE, "body": body, "first": 1})
     messages: Any = [{"role": "user", "content": prompt(FICHE, WITHDRAWAL)}]
     answer = client.chat.completions.create(model=MODEL, messages=messages)
     message = answer.choices[0].message

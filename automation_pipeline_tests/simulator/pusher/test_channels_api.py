@@ -9,15 +9,15 @@ from typing import Any
 
 import httpx
 
-from automation_pipeline_tests.outside import (
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.simulator_control import (
     NO_CERTIFICATES,
     PUSHER_APP_ID,
     PUSHER_KEY,
     PUSHER_SECRET,
-    fault,
+    add_faults,
 )
-from automation_pipeline_tests.outside import shown_to_browsers as shown
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import published_events as shown
 
 EVENTS, BATCH = f"/apps/{PUSHER_APP_ID}/events", f"/apps/{PUSHER_APP_ID}/batch_events"
 
@@ -51,25 +51,27 @@ def post(url: str, path: str, posted: object, **how: str) -> httpx.Response:
     )
 
 
-def test_events_are_listed_in_the_order_in_which_they_were_published(simulated: str) -> None:
-    assert post(simulated, EVENTS, {**an_event(data="1"), "channels": ["a", "b"]}).json() == {}
+def test_events_are_listed_in_the_order_in_which_they_were_published(simulator_url: str) -> None:
+    assert post(simulator_url, EVENTS, {**an_event(data="1"), "channels": ["a", "b"]}).json() == {}
     assert (
         post(
-            simulated, BATCH, {"batch": [an_event(data="2"), an_event(data="3", name="x")]}
+            simulator_url, BATCH, {"batch": [an_event(data="2"), an_event(data="3", name="x")]}
         ).status_code
         == 200
     )
-    assert [(event["number"], event["channels"], event["data"]) for event in shown(simulated)] == [
+    assert [
+        (event["number"], event["channels"], event["data"]) for event in shown(simulator_url)
+    ] == [
         (1, ["a", "b"], "1"),
         (2, ["private-fiche-1"], "2"),
         (3, ["private-fiche-1"], "3"),
     ]
-    assert [event["data"] for event in shown(simulated, channel="b")] == ["1"]
-    assert [event["data"] for event in shown(simulated, name="x", after="1")] == ["3"]
-    assert httpx.delete(f"{simulated}/_sim/pusher", verify=NO_CERTIFICATES).json() == {
+    assert [event["data"] for event in shown(simulator_url, channel="b")] == ["1"]
+    assert [event["data"] for event in shown(simulator_url, name="x", after="1")] == ["3"]
+    assert httpx.delete(f"{simulator_url}/_sim/pusher", verify=NO_CERTIFICATES).json() == {
         "published": 0
     }
-    assert shown(simulated) == []
+    assert shown(simulator_url) == []
 
 
 @every_case(
@@ -86,34 +88,34 @@ def test_events_are_listed_in_the_order_in_which_they_were_published(simulated: 
     ],
 )
 def test_a_call_without_the_signature_of_the_application_is_refused(
-    simulated: str, how: dict[str, str]
+    simulator_url: str, how: dict[str, str]
 ) -> None:
-    answer = post(simulated, EVENTS, an_event(), **how)
-    assert (answer.status_code, shown(simulated)) == (401, [])
+    answer = post(simulator_url, EVENTS, an_event(), **how)
+    assert (answer.status_code, shown(simulator_url)) == (401, [])
     assert PUSHER_SECRET not in answer.text
 
 
-def test_a_signature_is_valid_for_one_path_method_and_body(simulated: str) -> None:
+def test_a_signature_is_valid_for_one_path_method_and_body(simulator_url: str) -> None:
     body = json.dumps(an_event()).encode()
     query = signed("POST", EVENTS, body)
     statuses = [
         httpx.post(
-            f"{simulated}{BATCH}", params=query, content=body, verify=NO_CERTIFICATES
+            f"{simulator_url}{BATCH}", params=query, content=body, verify=NO_CERTIFICATES
         ).status_code,
         httpx.post(
-            f"{simulated}{EVENTS}", params=query, content=body + b" ", verify=NO_CERTIFICATES
+            f"{simulator_url}{EVENTS}", params=query, content=body + b" ", verify=NO_CERTIFICATES
         ).status_code,
         httpx.post(
-            f"{simulated}{EVENTS}",
+            f"{simulator_url}{EVENTS}",
             params={**query, "info": "x"},
             content=body,
             verify=NO_CERTIFICATES,
         ),
         httpx.post(
-            f"{simulated}/apps/1/events", params=query, content=body, verify=NO_CERTIFICATES
+            f"{simulator_url}/apps/1/events", params=query, content=body, verify=NO_CERTIFICATES
         ).status_code,
         httpx.post(
-            f"{simulated}{EVENTS}", params=query, content=body, verify=NO_CERTIFICATES
+            f"{simulator_url}{EVENTS}", params=query, content=body, verify=NO_CERTIFICATES
         ).status_code,
     ]
     assert [getattr(status, "status_code", status) for status in statuses] == [
@@ -144,38 +146,39 @@ def test_a_signature_is_valid_for_one_path_method_and_body(simulated: str) -> No
     ],
 )
 def test_a_call_above_the_limits_publishes_nothing(
-    simulated: str, path: str, posted: object, status: int
+    simulator_url: str, path: str, posted: object, status: int
 ) -> None:
-    answer = post(simulated, path, posted)
-    assert (answer.status_code, shown(simulated)) == (status, [])
+    answer = post(simulator_url, path, posted)
+    assert (answer.status_code, shown(simulator_url)) == (status, [])
     assert set(answer.json()) == {"error"}
 
 
-def test_a_call_at_the_limits_is_accepted(simulated: str) -> None:
+def test_a_call_at_the_limits_is_accepted(simulator_url: str) -> None:
     assert (
-        post(simulated, EVENTS, an_event(data="x" * 10_240, channels=["a"] * 100)).status_code
+        post(simulator_url, EVENTS, an_event(data="x" * 10_240, channels=["a"] * 100)).status_code
         == 200
     )
-    assert post(simulated, BATCH, {"batch": [an_event()] * 10}).status_code == 200
+    assert post(simulator_url, BATCH, {"batch": [an_event()] * 10}).status_code == 200
 
 
-def test_a_signed_call_lists_the_channels(simulated: str) -> None:
+def test_a_signed_call_lists_the_channels(simulator_url: str) -> None:
     path = f"/apps/{PUSHER_APP_ID}/channels"
     answer = httpx.get(
-        f"{simulated}{path}", params=signed("GET", path, b""), verify=NO_CERTIFICATES
+        f"{simulator_url}{path}", params=signed("GET", path, b""), verify=NO_CERTIFICATES
     )
     assert answer.json() == {"channels": {}}
-    assert httpx.get(f"{simulated}{path}", verify=NO_CERTIFICATES).status_code == 401
+    assert httpx.get(f"{simulator_url}{path}", verify=NO_CERTIFICATES).status_code == 401
 
 
-def test_faults_apply_by_channel_and_publish_nothing(simulated: str) -> None:
-    fault(
-        simulated,
+def test_faults_apply_by_channel_and_publish_nothing(simulator_url: str) -> None:
+    add_faults(
+        simulator_url,
         {"route": "pusher.event", "item": "private-fiche-2", "status": 503, "retry_after": 3},
     )
     answers = [
-        post(simulated, EVENTS, an_event(channel=f"private-fiche-{number}")) for number in (1, 2)
+        post(simulator_url, EVENTS, an_event(channel=f"private-fiche-{number}"))
+        for number in (1, 2)
     ]
     assert [answer.status_code for answer in answers] == [200, 503]
     assert answers[1].headers["retry-after"] == "3"
-    assert len(shown(simulated)) == 1
+    assert len(shown(simulator_url)) == 1

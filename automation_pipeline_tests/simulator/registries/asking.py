@@ -17,7 +17,7 @@ from automation_pipeline.simulator.ledger import Ledger
 from automation_pipeline.simulator.registries import inpi, rcs, search
 from automation_pipeline.simulator.registries.control import RegistriesControl
 from automation_pipeline.simulator.registries.state import Credentials, RegistriesState
-from automation_pipeline_tests.outside import (
+from automation_pipeline_tests.simulator_control import (
     ENTREPRISE_TOKEN,
     INPI_PASSWORD,
     INPI_USERNAME,
@@ -30,7 +30,7 @@ KEYS = Credentials(INPI_USERNAME, INPI_PASSWORD, ENTREPRISE_TOKEN)
 WHY = {"context": "Tests", "object": "Tests of a simulator", "recipient": PUBLIC_BODY}
 
 
-class StandingClock:
+class FakeClock:
     now = 1000.0
 
     def __call__(self) -> float:
@@ -41,7 +41,7 @@ class Asking:
     """One client's address, and the clock and the state of what it asks."""
 
     def __init__(self) -> None:
-        self.clock = StandingClock()
+        self.clock = FakeClock()
         self.state = RegistriesState(SEED, KEYS, self.clock, self.clock)
         app = _app(self.state)
         self.client = TestClient(app, client=("10.0.0.1", 1))

@@ -4,8 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from automation_pipeline_tests.outside import NO_REGISTRY_LIMITS, REGISTRY_LIMITS, set_up_registries
 from automation_pipeline_tests.simulator.registries.asking import Asking
+from automation_pipeline_tests.simulator_control import (
+    NO_REGISTRY_LIMITS,
+    REGISTRY_LIMITS,
+    configure_registries,
+)
 
 
 @pytest.fixture
@@ -14,7 +18,7 @@ def asking() -> Asking:
 
 
 @pytest.fixture
-def served(simulated: str) -> Iterator[str]:
-    set_up_registries(simulated, **NO_REGISTRY_LIMITS)
-    yield simulated
-    set_up_registries(simulated, **REGISTRY_LIMITS)
+def served(simulator_url: str) -> Iterator[str]:
+    configure_registries(simulator_url, **NO_REGISTRY_LIMITS)
+    yield simulator_url
+    configure_registries(simulator_url, **REGISTRY_LIMITS)

@@ -6,16 +6,16 @@ import json
 import pytest
 
 from automation_pipeline.simulator.registries.state import Account, Entry
-from automation_pipeline_tests.simulator.registries.asking import StandingClock
+from automation_pipeline_tests.simulator.registries.asking import FakeClock
 
 
 @pytest.fixture
-def clock() -> StandingClock:
-    return StandingClock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
-def account(clock: StandingClock) -> Account:
+def account(clock: FakeClock) -> Account:
     return Account("user", "right", clock, lambda: 1_800_000_000.5)
 
 
@@ -34,7 +34,7 @@ def test_an_unknown_account_blocks_no_other(account: Account) -> None:
 
 
 def test_a_token_expires_after_an_hour_and_contains_that_time(
-    account: Account, clock: StandingClock
+    account: Account, clock: FakeClock
 ) -> None:
     token = account.new_token()
     claims = token.split(".")[1]

@@ -3,20 +3,20 @@
 import httpx
 import pytest
 
-from automation_pipeline_tests.outside import (
+from automation_pipeline_tests.simulator.registries.asking import DANONE, WHY, Asking
+from automation_pipeline_tests.simulator_control import (
     ENTREPRISE_TOKEN,
     INPI_PASSWORD,
     INPI_USERNAME,
     NO_CERTIFICATES,
     REGISTRY_LIMITS,
-    calls,
+    add_faults,
+    call_count,
     expire_inpi_tokens,
-    fault,
-    forget,
-    registries_totals,
+    registry_totals,
+    reset,
     sirens,
 )
-from automation_pipeline_tests.simulator.registries.asking import DANONE, WHY, Asking
 from automation_pipeline_tests.waiting import wait_until
 
 SEARCH, COMPANY = "/registries/search/search", f"/registries/inpi/api/companies/{DANONE}"
@@ -98,22 +98,22 @@ def test_calls_are_counted_by_source_with_refused_ones_and_their_peaks(served: s
         assert [answer.status_code for answer in ask_all(asked)] == [200] * 4
         asked.get(COMPANY)
     expected = {"200": 2, "401": 1}
-    wait_until(lambda: registries_totals(served)["sources"]["inpi"]["statuses"] == expected)
-    totals = registries_totals(served)
+    wait_until(lambda: registry_totals(served)["sources"]["inpi"]["statuses"] == expected)
+    totals = registry_totals(served)
     counted = {
         name: (source["calls"], source["peak_per_day"])
         for name, source in totals["sources"].items()
     }
     assert counted == {"search": (1, 1), "inpi": (3, 3), "inpi.login": (1, 1), "rcs": (1, 1)}
     assert (totals["inpi_logins"], totals["inpi_bans"]) == (1, 0)
-    assert calls(served, DANONE, "registries.rcs") == 1
+    assert call_count(served, DANONE, "registries.rcs") == 1
 
 
 @pytest.mark.parametrize(
     ("status", "code"), [(403, "00100"), (409, "00015"), (422, "00301"), (502, "02999")]
 )
 def test_faults_have_each_registrys_own_errors(served: str, status: int, code: str) -> None:
-    fault(served, *({"route": name, "status": status, "retry_after": 3} for name in NAMES))
+    add_faults(served, *({"route": name, "status": status, "retry_after": 3} for name in NAMES))
     with client(served) as asked:
         # A company is a 401 without a token, which no fault touches.
         search, login, _, extract = ask_all(asked)
@@ -127,7 +127,7 @@ def test_faults_have_each_registrys_own_errors(served: str, status: int, code: s
 def test_answers_can_be_broken(served: str, body: str) -> None:
     with client(served) as asked:
         good = ask_all(asked)
-        fault(
+        add_faults(
             served,
             *({"route": name, "body": body} for name in NAMES if name != "registries.inpi.login"),
         )
@@ -139,7 +139,7 @@ def test_answers_can_be_broken(served: str, body: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_calls_can_be_dropped_without_an_answer(served: str, name: str) -> None:
-    fault(served, {"route": name, "drop": True})
+    add_faults(served, {"route": name, "drop": True})
     with client(served) as asked, pytest.raises(httpx.RemoteProtocolError):
         ask_all(asked)
 
@@ -153,11 +153,11 @@ def test_a_reset_forgets_bans_tokens_and_wrong_passwords_and_no_limits(served: s
                 "/registries/inpi/api/sso/login",
                 json={"username": INPI_USERNAME, "password": "wrong"},
             )
-        assert registries_totals(served)["inpi_blocked"]
-        forget(served)
+        assert registry_totals(served)["inpi_blocked"]
+        reset(served)
         assert [answer.status_code for answer in ask_all(asked)] == [200] * 4
         assert asked.get(COMPANY, headers={"Authorization": f"Bearer {token}"}).status_code == 401
-    assert registries_totals(served)["inpi_per_day"] == 9_999
+    assert registry_totals(served)["inpi_per_day"] == 9_999
 
 
 def test_control_calls_return_companies_and_tokens(served: str) -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline_tests.outside import INPI_USERNAME
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.simulator.registries.asking import DANONE, Asking
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import INPI_USERNAME
 
 
 def told(asking: Asking, siren: str) -> Any:

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from automation_pipeline.simulator.registries.control import peak
 from automation_pipeline.simulator.registries.state import Bans, Window, whole
-from automation_pipeline_tests.simulator.registries.asking import StandingClock
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.simulator.registries.asking import FakeClock
 
 
 def test_a_full_window_gives_the_wait_until_the_next_call() -> None:
-    clock = StandingClock()
+    clock = FakeClock()
     window = Window(2, 10, clock)
     assert [window.take("a"), window.take("a"), window.take("a"), window.take("b")] == [0, 0, 10, 0]
     assert (window.left("a"), window.left("b"), window.empty_in("a"), window.empty_in("c")) == (
@@ -26,7 +26,7 @@ def test_a_full_window_gives_the_wait_until_the_next_call() -> None:
 
 
 def test_a_limit_of_0_is_no_limit_and_counts_nothing() -> None:
-    window = Window(0, 10, StandingClock())
+    window = Window(0, 10, FakeClock())
     assert {window.take() for _ in range(100)} == {0}
     window.limit = 2
     assert [window.take(), window.take(), window.take()] == [0, 0, 10]
@@ -40,7 +40,7 @@ steps_of_time = st.lists(st.integers(0, 16).map(lambda eighths: eighths / 8), ma
 
 @given(st.integers(1, 5), steps_of_time)
 def test_no_window_admits_more_calls_than_its_limit(limit: int, steps: list[float]) -> None:
-    clock = StandingClock()
+    clock = FakeClock()
     window, let_in = Window(limit, 3, clock), list[float]()
     for step in steps:
         clock.now += step
@@ -51,7 +51,7 @@ def test_no_window_admits_more_calls_than_its_limit(limit: int, steps: list[floa
 
 @given(st.integers(1, 5), steps_of_time)
 def test_a_call_after_the_wait_passes_the_window(limit: int, steps: list[float]) -> None:
-    clock = StandingClock()
+    clock = FakeClock()
     window = Window(limit, 3, clock)
     for step in steps:
         clock.now += step
@@ -61,7 +61,7 @@ def test_a_call_after_the_wait_passes_the_window(limit: int, steps: list[float])
 
 
 def test_calls_during_a_ban_do_not_extend_it() -> None:
-    clock = StandingClock()
+    clock = FakeClock()
     bans = Bans(600, clock)
     bans.ban("a")
     clock.now += 599

@@ -10,7 +10,7 @@ from automation_pipeline.simulator.registries.companies import (
     nic,
     vat_number,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 sirens = st.integers(0, 99_999_999).map(lambda base: checked(f"{base:08d}"))
 

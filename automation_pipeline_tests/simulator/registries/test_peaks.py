@@ -1,7 +1,7 @@
 """How much at most in any window."""
 
 from automation_pipeline.simulator.registries.control import peak
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case(

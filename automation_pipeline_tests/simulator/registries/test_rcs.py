@@ -2,9 +2,9 @@
 
 import pytest
 
-from automation_pipeline_tests.outside import PUBLIC_BODY
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.simulator.registries.asking import DANONE, Asking
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import PUBLIC_BODY
 
 
 def codes(answer: object) -> list[tuple[str, str | None]]:

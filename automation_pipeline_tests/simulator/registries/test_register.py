@@ -9,7 +9,7 @@ from automation_pipeline.simulator.registries.companies import (
     is_siren,
     is_siret,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 REGISTER = Register(7)
 PINNED_ONLY = {Kind.PUBLIC: 1, Kind.INCOMPLETE: 2, Kind.NAMELESS: 1}

@@ -2,8 +2,8 @@
 
 import pytest
 
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.simulator.registries.asking import DANONE, Asking
-from automation_pipeline_tests.tables import every_case
 
 MASK = "[NON-DIFFUSIBLE]"
 PARTS = {"siege", "complements", "dirigeants", "finances", "matching_etablissements"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from automation_pipeline_tests.outside import NO_CERTIFICATES, SHOP_TOKEN, shop_totals
+from automation_pipeline_tests.simulator_control import NO_CERTIFICATES, SHOP_TOKEN, shop_totals
 
 PATH = "/admin/api/2026-10/graphql.json"
 TOKEN = {"X-Shopify-Access-Token": SHOP_TOKEN}

@@ -5,19 +5,24 @@ from collections.abc import Iterator
 
 import pytest
 
-from automation_pipeline_tests.outside import set_up_shop
 from automation_pipeline_tests.simulator.shop.asking import Asking
+from automation_pipeline_tests.simulator_control import configure_shop
 
 
 @pytest.fixture
-def shop(simulated: str) -> Iterator[Asking]:
-    set_up_shop(
-        simulated, products=40, variants_per_product=3, currency="EUR", maximum=2000, restore_rate=0
+def shop(simulator_url: str) -> Iterator[Asking]:
+    configure_shop(
+        simulator_url,
+        products=40,
+        variants_per_product=3,
+        currency="EUR",
+        maximum=2000,
+        restore_rate=0,
     )
-    with Asking(simulated) as asking:
+    with Asking(simulator_url) as asking:
         yield asking
-    set_up_shop(
-        simulated,
+    configure_shop(
+        simulator_url,
         products=40,
         variants_per_product=3,
         currency="EUR",

@@ -9,7 +9,6 @@ import pytest
 from automation_pipeline.clients.shop import CATALOGUE, WHO
 from automation_pipeline.clients.shop import PRICES as CLIENTS_PRICES
 from automation_pipeline.clients.shop import WRITE as CLIENTS_WRITE
-from automation_pipeline_tests.outside import calls, fault
 from automation_pipeline_tests.simulator.shop.asking import (
     PAGE,
     PATH,
@@ -18,6 +17,7 @@ from automation_pipeline_tests.simulator.shop.asking import (
     product,
     variant,
 )
+from automation_pipeline_tests.simulator_control import add_faults, call_count
 from automation_pipeline_tests.waiting import wait_until
 
 WRONG = "[API] Invalid API key or access token (unrecognized login or wrong password)"
@@ -110,7 +110,7 @@ def test_a_document_that_cannot_be_executed_has_errors_and_no_data(
 
 
 def test_every_answer_has_its_own_request_id(shop: Asking) -> None:
-    fault(shop.url, {"route": "shop.graphql", "item": "catalogue", "status": 503})
+    add_faults(shop.url, {"route": "shop.graphql", "item": "catalogue", "status": 503})
     answers = [
         shop.ask(WHO),
         shop.ask(WHO),
@@ -124,7 +124,7 @@ def test_every_answer_has_its_own_request_id(shop: Asking) -> None:
 
 @pytest.mark.parametrize("status", [402, 423, 429, 500, 503])
 def test_faults_apply_by_kind_of_call_and_have_shopifys_format(shop: Asking, status: int) -> None:
-    fault(
+    add_faults(
         shop.url,
         {"route": "shop.graphql", "item": "7000002", "status": status, "retry_after": "2.0"},
     )
@@ -136,7 +136,7 @@ def test_faults_apply_by_kind_of_call_and_have_shopifys_format(shop: Asking, sta
     shop.ask(PAGE, first=1)
     shop.ask(WHO)
     asked = {
-        item: calls(shop.url, item, "shop.graphql")
+        item: call_count(shop.url, item, "shop.graphql")
         for item in ("7000001", "7000002", "catalogue", "read")
     }
     assert asked == {"7000001": 1, "7000002": 1, "catalogue": 1, "read": 1}
@@ -144,7 +144,7 @@ def test_faults_apply_by_kind_of_call_and_have_shopifys_format(shop: Asking, sta
 
 
 def test_a_dropped_call_may_change_prices_or_not(shop: Asking) -> None:
-    fault(
+    add_faults(
         shop.url,
         {"route": "shop.graphql", "item": "7000001", "drop": True},
         {"route": "shop.graphql", "item": "7000002", "drop": True, "after": True},
@@ -157,7 +157,7 @@ def test_a_dropped_call_may_change_prices_or_not(shop: Asking) -> None:
 
 
 def test_a_call_that_hangs_after_its_work_has_changed_prices(shop: Asking) -> None:
-    fault(shop.url, {"route": "shop.graphql", "item": "7000001", "hang": True, "after": True})
+    add_faults(shop.url, {"route": "shop.graphql", "item": "7000001", "hang": True, "after": True})
     given = {"productId": product(), "variants": [{"id": variant(), "price": "5.00"}]}
     with pytest.raises(httpx.ReadTimeout):
         shop.post(PATH, json={"query": CLIENTS_WRITE, "variables": given}, timeout=0.2)
@@ -165,7 +165,9 @@ def test_a_call_that_hangs_after_its_work_has_changed_prices(shop: Asking) -> No
 
 
 def test_a_fault_can_throttle_a_call_without_effect(shop: Asking) -> None:
-    fault(shop.url, {"route": "shop.graphql", "item": "7000001", "body": "throttled", "first": 1})
+    add_faults(
+        shop.url, {"route": "shop.graphql", "item": "7000001", "body": "throttled", "first": 1}
+    )
     given = {"productId": product(), "variants": [{"id": variant(), "price": "5.00"}]}
     answer = shop.ask(CLIENTS_WRITE, **given)
     assert (answer.status_code, answer.json()) == (

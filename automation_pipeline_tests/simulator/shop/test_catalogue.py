@@ -8,7 +8,7 @@ from automation_pipeline.simulator.shop.catalogue import (
     size_fault,
     variants_of_seed,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 def test_a_catalogue_depends_on_seed_and_sizes() -> None:

@@ -5,9 +5,14 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline_tests.outside import edit_in_shop, forget, remove_from_shop, set_up_shop
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.simulator.shop.asking import PAGE, Asking, number, variant
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import (
+    configure_shop,
+    edit_variant,
+    remove_variant,
+    reset,
+)
 
 
 def test_settings_and_totals_are_shown(shop: Asking) -> None:
@@ -32,8 +37,8 @@ def test_settings_and_totals_are_shown(shop: Asking) -> None:
 def test_a_variant_has_a_history_of_prices(shop: Asking) -> None:
     (first,) = shop.prices(variant())
     shop.write({"id": variant(), "price": "5.00", "compareAtPrice": "9.00"})
-    edit_in_shop(shop.url, number(), "6.00")
-    edit_in_shop(shop.url, number(), "7.00", compareAtPrice=None)
+    edit_variant(shop.url, number(), "6.00")
+    edit_variant(shop.url, number(), "7.00", compareAtPrice=None)
     result = shop.totals(variant=number())
     assert [(then["price"], then["compareAtPrice"], then["by"]) for then in result["history"]][
         1:
@@ -47,7 +52,7 @@ def test_a_variant_has_a_history_of_prices(shop: Asking) -> None:
 
 
 def test_a_removed_variant_is_not_found(shop: Asking) -> None:
-    remove_from_shop(shop.url, number(1, 2))
+    remove_variant(shop.url, number(1, 2))
     assert shop.prices(variant(1, 2)) == [None]
     page = shop.data(PAGE, first=3)["productVariants"]
     assert [node["sku"] for node in page["nodes"]] == ["SKU-1", "SKU-3", "SKU-4"]
@@ -60,17 +65,17 @@ def test_a_removed_variant_is_not_found(shop: Asking) -> None:
 
 def test_a_page_continues_after_a_removed_variant(shop: Asking) -> None:
     first = shop.data(PAGE, first=2)["productVariants"]["pageInfo"]["endCursor"]
-    remove_from_shop(shop.url, number(1, 2))
+    remove_variant(shop.url, number(1, 2))
     assert shop.data(PAGE, first=1, after=first)["productVariants"]["nodes"][0]["sku"] == "SKU-3"
 
 
 def test_a_reset_forgets_changes_and_fills_the_bucket(shop: Asking) -> None:
     before = shop.prices(variant())
-    set_up_shop(shop.url, maximum=500)
+    configure_shop(shop.url, maximum=500)
     shop.write({"id": variant(), "price": "5.00"})
-    edit_in_shop(shop.url, number(2), "6.00")
-    remove_from_shop(shop.url, number(3))
-    forget(shop.url)
+    edit_variant(shop.url, number(2), "6.00")
+    remove_variant(shop.url, number(3))
+    reset(shop.url)
     totals = shop.totals()
     assert (totals["writes"], totals["spent"], totals["level"], totals["maximum"]) == (
         {},
@@ -87,15 +92,15 @@ def test_a_different_size_creates_a_new_catalogue(
     shop: Asking,
 ) -> None:
     shop.write({"id": variant(), "price": "5.00"})
-    set_up_shop(shop.url, products=40, variants_per_product=3)
+    configure_shop(shop.url, products=40, variants_per_product=3)
     assert shop.prices(variant()) == ["5.00"]
-    set_up_shop(shop.url, products=2, variants_per_product=4)
+    configure_shop(shop.url, products=2, variants_per_product=4)
     assert len(shop.data(PAGE, first=50)["productVariants"]["nodes"]) == 8
     assert (shop.prices(variant()) != ["5.00"], shop.totals()["writes"]) == (True, {})
 
 
 def test_a_catalogue_may_be_empty(shop: Asking) -> None:
-    set_up_shop(shop.url, products=0)
+    configure_shop(shop.url, products=0)
     assert shop.data(PAGE, first=5)["productVariants"] == {
         "nodes": [],
         "pageInfo": {"hasNextPage": False, "endCursor": None},
@@ -121,7 +126,7 @@ def test_a_catalogue_may_be_empty(shop: Asking) -> None:
 )
 def test_one_invalid_setting_rejects_all(shop: Asking, posted: Any) -> None:
     before = shop.totals()
-    answer = shop.put("/_sim/shop", json=posted)
+    answer = shop.add("/_sim/shop", json=posted)
     assert (answer.status_code, set(answer.json())) == (422, {"detail"})
     assert shop.totals() == before
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from automation_pipeline.clients.shop import CATALOGUE
-from automation_pipeline_tests.outside import set_up_shop
 from automation_pipeline_tests.simulator.shop.asking import (
     PAGE,
     PRICES,
@@ -16,6 +15,7 @@ from automation_pipeline_tests.simulator.shop.asking import (
     product,
     variant,
 )
+from automation_pipeline_tests.simulator_control import configure_shop
 
 NESTED = "{ products(first: 10) { edges { node { variants(first: 5) { nodes { id } } } } } }"
 TWICE = "{ shop { name } shop { currencyCode } other: shop { name } }"
@@ -78,7 +78,7 @@ def test_a_page_has_at_most_250(shop: Asking, first: int | None, message: str) -
 
 
 def test_an_empty_bucket_throttles_calls(shop: Asking) -> None:
-    set_up_shop(shop.url, maximum=25)
+    configure_shop(shop.url, maximum=25)
     given = {"product": product(), "variants": [{"id": variant(), "price": "5"}]}
     for _ in range(2):
         shop.data(WRITE, **given)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline_tests.outside import set_up_shop
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.simulator.shop.asking import WRITE, Asking, number, product, variant
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.simulator_control import configure_shop
 
 GOOD = {"id": variant(1, 2), "price": "5.00"}
 REFUSED = [
@@ -87,7 +87,7 @@ def test_an_invalid_amount_rejects_the_whole_call(shop: Asking, price: object) -
 
 
 def test_a_call_has_at_most_250_variants(shop: Asking) -> None:
-    set_up_shop(shop.url, products=1, variants_per_product=251)
+    configure_shop(shop.url, products=1, variants_per_product=251)
     given = [{"id": variant(1, place), "price": "5.00"} for place in range(1, 252)]
     assert shop.code(WRITE, product=product(), variants=given) == "MAX_INPUT_SIZE_EXCEEDED"
     assert len(shop.write(*given[:250])["productVariants"]) == 250
@@ -101,7 +101,7 @@ def test_a_call_has_at_most_250_variants(shop: Asking) -> None:
 def test_written_amounts_have_the_decimal_places_of_the_currency(
     shop: Asking, currency: str, price: str, text: str
 ) -> None:
-    set_up_shop(shop.url, currency=currency)
+    configure_shop(shop.url, currency=currency)
     assert shop.write({"id": variant(), "price": price})["productVariants"][0]["price"] == text
     assert shop.write(
         {"id": variant(), "price": f"{price}.5" if currency == "JPY" else f"{price}5"}

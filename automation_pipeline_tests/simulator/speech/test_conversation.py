@@ -21,7 +21,7 @@ from automation_pipeline.simulator import (
 from automation_pipeline.simulator.crm.sections import details_json
 from automation_pipeline.simulator.speech.conversation import QUESTIONS, generic_conversation
 from automation_pipeline.simulator.speech.phrases import PHRASES
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 # What an audit would look for, and the one phase that says it.
 KEYWORDS = {

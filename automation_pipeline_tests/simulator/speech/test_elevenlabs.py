@@ -14,7 +14,7 @@ import pytest
 
 from automation_pipeline.simulator import CallKind, Phase, World, conversation
 from automation_pipeline.simulator.audio import mp3
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 WORLD = World(7, 24, vary=False)
 CALLS = [(fiche, call) for fiche in WORLD.day(date(2026, 2, 3)) for call in fiche.recordings]

@@ -13,7 +13,7 @@ from automation_pipeline.simulator.speech.multipart import (
     Part,
     read_form,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 TYPE = "multipart/form-data; boundary=line"
 OPENING = b'--line\r\nContent-Disposition: form-data; name="a"\r\n\r\n'

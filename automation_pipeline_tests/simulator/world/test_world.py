@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from automation_pipeline.simulator.world.world import AGENTS_PER_GROUPE, GROUPES, Fiche, Kind, World
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 TUESDAY = date(2026, 2, 3)
 SUMMER_DAY = date(2026, 7, 15)

@@ -11,7 +11,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.transcription.queries.recordings import parse_log_query, transcription_logs
 from automation_pipeline_tests.audits.archive import Archive
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 AT = datetime(2026, 2, 3, 23, 30, tzinfo=UTC)  # already the 4th in Paris
 PARIS = ZoneInfo("Europe/Paris")

@@ -13,7 +13,7 @@ from automation_pipeline.transcription.rules import (
     chunks_of,
     words_or_estimated,
 )
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 def words(

@@ -13,7 +13,7 @@ from automation_pipeline.transcription.models import (
 from automation_pipeline.transcription.queries.recordings import LogQuery, parse_log_query
 from automation_pipeline.transcription.requests import parse_batch, parse_priority
 from automation_pipeline.transcription.rules import COVERAGE_CHECK, judge_transcripts
-from automation_pipeline_tests.tables import every_case
+from automation_pipeline_tests.cases import every_case
 
 
 @every_case("given", [None, "", "urgent", "HIGH", 3, ["high"], {}])

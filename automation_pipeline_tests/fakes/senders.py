@@ -1,5 +1,4 @@
-"""Receivers of messages that take, refuse and break as a test says: the answers come in turn, the
-last one for good."""
+"""Senders of webhooks, mails and events that record what they send, and fail as a test specifies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +8,9 @@ from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.events import Event
 from automation_pipeline.core.webhooks import WebhookAnswer
 
-Behaviour = WebhookAnswer | Exception
+Response = WebhookAnswer | Exception
 
-TAKEN = WebhookAnswer(200, "thanks")
+ACCEPTED = WebhookAnswer(200, "thanks")
 
 
 @dataclass(frozen=True)
@@ -23,20 +22,20 @@ class Posted:
 
 @dataclass
 class FakeWebhookSender:
-    """`by_url` wins over `answers`."""
+    """Answers with `by_url`, else with the next of `answers`; the last answer repeats."""
 
-    answers: list[Behaviour] = field(default_factory=lambda: [TAKEN])
-    by_url: dict[str, Behaviour] = field(default_factory=dict)
+    answers: list[Response] = field(default_factory=lambda: [ACCEPTED])
+    by_url: dict[str, Response] = field(default_factory=dict)
     posted: list[Posted] = field(default_factory=list)
 
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
         self.posted.append(Posted(url, body, headers))
-        behaviour = self.by_url.get(url) or (
+        response = self.by_url.get(url) or (
             self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         )
-        if isinstance(behaviour, Exception):
-            raise behaviour
-        return behaviour
+        if isinstance(response, Exception):
+            raise response
+        return response
 
 
 @dataclass
@@ -55,21 +54,22 @@ class FakeMailSender:
 
 @dataclass
 class FakePublisher:
-    """Takes events one by one. One with a `poison` key is refused for its reason; while there is an
-    `outage` none is taken, and `away` is a bug on the way."""
+    """Publishes one event after the other. `refused` maps keys of events to the error that refuses
+    them, and `outage` refuses all events. With `is_disconnected`, publishing raises an unexpected
+    exception. `attempts` counts the calls."""
 
-    poison: Mapping[str, Exception] = field(default_factory=dict)
-    away: bool = False
+    refused: Mapping[str, Exception] = field(default_factory=dict)
+    is_disconnected: bool = False
     outage: TransientError | None = None
     published: list[str] = field(default_factory=list)
-    asked: int = 0
+    attempts: int = 0
 
     async def publish(self, events: Sequence[Event]) -> PublishResult:
-        self.asked += 1
-        if self.away:
+        self.attempts += 1
+        if self.is_disconnected:
             raise ConnectionResetError
         for number, event in enumerate(events):
-            refusal = self.outage or self.poison.get(event.key)
+            refusal = self.outage or self.refused.get(event.key)
             if refusal is not None:
                 return PublishResult(number, refusal)
             self.published.append(event.key)

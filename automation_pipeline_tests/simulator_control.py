@@ -1,5 +1,4 @@
-"""The outside world as a process of its own: the simulator, started for as long as a test needs
-it."""
+"""Starts the simulator as a process, and controls it over HTTP."""
 
 import ssl
 import subprocess
@@ -36,30 +35,30 @@ NO_REGISTRY_LIMITS: Mapping[str, object] = {
 }
 PUSHER_APP_ID, PUSHER_KEY, PUSHER_SECRET = "4010", "sim-pusher-key", "sim-pusher-secret"
 _COMMAND = [sys.executable, "-m", "automation_pipeline.simulator", "--port", "0"]
-_SAYS = "simulator listening on "
-# Loopback speaks plain HTTP: the certificates that httpx would load for every call are not wanted.
+_READY_LINE = "simulator listening on "
+# Calls to loopback use plain HTTP. Without this, httpx loads all certificates for every call.
 NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @contextmanager
-def simulator(*options: str) -> Iterator[str]:
-    """The address of a running simulator, which ends with the block."""
+def running_simulator(*options: str) -> Iterator[str]:
+    """Start the simulator, and yield its URL. It ends with the block."""
     with subprocess.Popen([*_COMMAND, *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""
-            assert line.startswith(_SAYS), f"The simulator did not start: {line!r}"
-            yield line.removeprefix(_SAYS).strip()
+            assert line.startswith(_READY_LINE), f"The simulator did not start: {line!r}"
+            yield line.removeprefix(_READY_LINE).strip()
         finally:
             process.terminate()
 
 
-def forget(url: str) -> None:
-    """No calls in the ledger, no faults, no latency."""
+def reset(url: str) -> None:
+    """Remove recorded calls, faults and latency."""
     _post(url, "reset", {})
     _post(url, "latency", {"seconds": 0})
 
 
-def fault(url: str, *rules: Mapping[str, object]) -> None:
+def add_faults(url: str, *rules: Mapping[str, object]) -> None:
     _post(url, "faults", list(rules))
 
 
@@ -67,80 +66,75 @@ def clear_faults(url: str) -> None:
     httpx.delete(f"{url}/_sim/faults", verify=NO_CERTIFICATES).raise_for_status()
 
 
-def calls(url: str, item: str, route: str = "crm.details") -> int:
-    """How often the route was called about the item."""
+def call_count(url: str, item: str, route: str = "crm.details") -> int:
+    """The number of calls of the route for the item."""
     answer = httpx.get(
         f"{url}/_sim/calls", params={"route": route, "item": item}, verify=NO_CERTIFICATES
     ).raise_for_status()
     return answer.json()["routes"][route]["items"][item]
 
 
-def set_up_model(url: str, **settings: float) -> None:
-    """`inventions` (a share), `context_characters`, `per_minute` (0 is no cap): those given, the
-    others stay."""
+def configure_model(url: str, **settings: float) -> None:
+    """Set any of `inventions` (a share), `context_characters` and `per_minute` (0: no limit)."""
     httpx.put(f"{url}/_sim/llm", json=settings, verify=NO_CERTIFICATES).raise_for_status()
 
 
-def model_totals(url: str) -> Any:  # Any: whatever JSON holds
-    """Of the simulated language model: `calls`, and of what it `answered` the tokens and the
-    finished `items`."""
+def model_totals(url: str) -> Any:  # Any: JSON
+    """Totals of the simulated language model: `calls`, and the tokens and `items` that it `answered`."""
     return httpx.get(f"{url}/_sim/llm", verify=NO_CERTIFICATES).raise_for_status().json()
 
 
-def shown_to_browsers(url: str, **wanted: str) -> Any:  # Any: whatever JSON holds
-    """What was published through the simulated Pusher, in its order: `channels`, `name` and `data`
-    of each."""
-    limit = {"limit": "200000", **wanted}
+def published_events(url: str, **filters: str) -> Any:  # Any: JSON
+    """`channels`, `name` and `data` of the events that the simulated Pusher received, in order."""
+    parameters = {"limit": "200000", **filters}
     return (
-        httpx.get(f"{url}/_sim/pusher", params=limit, verify=NO_CERTIFICATES)
+        httpx.get(f"{url}/_sim/pusher", params=parameters, verify=NO_CERTIFICATES)
         .raise_for_status()
         .json()["events"]
     )
 
 
-def set_up_shop(url: str, **settings: object) -> None:
-    """`products`, `variants_per_product`, `currency`, `maximum`, `restore_rate`: those given, the
-    others stay."""
+def configure_shop(url: str, **settings: object) -> None:
+    """Set any of `products`, `variants_per_product`, `currency`, `maximum` and `restore_rate`."""
     httpx.put(f"{url}/_sim/shop", json=settings, verify=NO_CERTIFICATES).raise_for_status()
 
 
-def shop_totals(url: str, **wanted: str) -> Any:  # Any: whatever JSON holds
-    """Of the simulated shop: its settings, the `level` of its bucket, `calls`, `throttled`,
-    `writes` by variant; of one `variant` its `history`."""
+def shop_totals(url: str, **filters: str) -> Any:  # Any: JSON
+    """Totals of the simulated shop: settings, `level` of the bucket, `calls`, `throttled`, `writes` per
+    variant; with `variant`, its `history`."""
     return (
-        httpx.get(f"{url}/_sim/shop", params=wanted, verify=NO_CERTIFICATES)
+        httpx.get(f"{url}/_sim/shop", params=filters, verify=NO_CERTIFICATES)
         .raise_for_status()
         .json()
     )
 
 
-def edit_in_shop(url: str, variant_id: str, price: str, **compare_at: str | None) -> None:
-    """As somebody does it by hand; `compareAtPrice` only where it is given."""
+def edit_variant(url: str, variant_id: str, price: str, **compare_at: str | None) -> None:
+    """Change a price as an editor of the shop would."""
     _post(url, "shop/variants", {"id": variant_id, "price": price, **compare_at})
 
 
-def remove_from_shop(url: str, variant_id: str) -> None:
+def remove_variant(url: str, variant_id: str) -> None:
     httpx.delete(
         f"{url}/_sim/shop/variants/{variant_id}", verify=NO_CERTIFICATES
     ).raise_for_status()
 
 
-def set_up_registries(url: str, **settings: object) -> None:
-    """Limits of the registries (0 is none), seconds of bans and tokens: those given, the others
-    stay."""
+def configure_registries(url: str, **settings: object) -> None:
+    """Set any of `REGISTRY_LIMITS`; 0 means no limit."""
     httpx.put(f"{url}/_sim/registries", json=settings, verify=NO_CERTIFICATES).raise_for_status()
 
 
-def registries_totals(url: str) -> Any:  # Any: whatever JSON holds
-    """Of the simulated registries: settings, bans, logins, and of each of the `sources` calls and
+def registry_totals(url: str) -> Any:  # Any: JSON
+    """Totals of the simulated registries: settings, bans, logins, and per source its calls and
     `peak_per_...`."""
     return httpx.get(f"{url}/_sim/registries", verify=NO_CERTIFICATES).raise_for_status().json()
 
 
 def sirens(url: str, count: int, kind: str | None = None) -> list[str]:
-    """Companies of that kind, or of any; `unknown` is a kind too."""
-    wanted = {"count": str(count), **({"kind": kind} if kind else {})}
-    answer = httpx.get(f"{url}/_sim/registries/sirens", params=wanted, verify=NO_CERTIFICATES)
+    """SIRENs of companies of the kind (`unknown` included), or of any kind."""
+    parameters = {"count": str(count), **({"kind": kind} if kind else {})}
+    answer = httpx.get(f"{url}/_sim/registries/sirens", params=parameters, verify=NO_CERTIFICATES)
     return answer.raise_for_status().json()["sirens"]
 
 
@@ -148,5 +142,5 @@ def expire_inpi_tokens(url: str) -> None:
     httpx.delete(f"{url}/_sim/registries/tokens", verify=NO_CERTIFICATES).raise_for_status()
 
 
-def _post(url: str, what: str, posted: Any) -> None:  # Any: whatever JSON holds
-    httpx.post(f"{url}/_sim/{what}", json=posted, verify=NO_CERTIFICATES).raise_for_status()
+def _post(url: str, path: str, posted: Any) -> None:  # Any: JSON
+    httpx.post(f"{url}/_sim/{path}", json=posted, verify=NO_CERTIFICATES).raise_for_status()

@@ -1,4 +1,4 @@
-"""Tables of cases: one test for a rule, which reports every case that fails."""
+"""Tables of cases: one test per rule, which reports every case that fails."""
 
 import functools
 import inspect
@@ -15,10 +15,10 @@ Labels = Callable[[Any], object] | Iterable[object] | None
 def every_case(
     names: str | Sequence[str], cases: Iterable[object], *, ids: Labels = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Takes what `pytest.mark.parametrize` takes, but makes one test of all cases.
+    """Like `pytest.mark.parametrize`, but makes one test of all cases.
 
-    The cases share the fixtures of the test. Use it where a case leaves nothing behind that another
-    case could see.
+    The cases share the fixtures of the test, so a case must leave nothing behind that another case
+    could see.
     """
     fields = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table = [_values(case, len(fields)) for case in cases]
@@ -32,15 +32,15 @@ def every_case(
                 case = dict(zip(fields, values, strict=True))
                 try:
                     test(**fixtures, **case)
-                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  they are raised together
-                    error.add_note(f"Case: {label or _shown(case)}")
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  raised together below
+                    error.add_note(f"Case: {label or _format_case(case)}")
                     failures.append(error)
             if failures:
                 raise BaseExceptionGroup(f"{len(failures)} of {len(table)} cases fail", failures)
 
         signature = inspect.signature(test)
-        left = [one for name, one in signature.parameters.items() if name not in fields]
-        run_all.__signature__ = signature.replace(parameters=left)  # pyright: ignore[reportAttributeAccessIssue]
+        fixtures = [one for name, one in signature.parameters.items() if name not in fields]
+        run_all.__signature__ = signature.replace(parameters=fixtures)  # pyright: ignore[reportAttributeAccessIssue]
         return run_all
 
     return decorate
@@ -55,6 +55,6 @@ def _values(case: object, count: int) -> Sequence[object]:
     return tuple(case)
 
 
-def _shown(case: dict[str, object]) -> str:
-    """Bounded: a case may be a million digits long."""
+def _format_case(case: dict[str, object]) -> str:
+    """Abbreviated, because a value may be very long."""
     return ", ".join(f"{name}={reprlib.repr(value)}" for name, value in case.items())
