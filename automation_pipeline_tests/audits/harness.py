@@ -1,12 +1,11 @@
 """A harness for tests of audits: the CRM and the model in memory, with a real database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import event, func, select
+from sqlalchemy import func, select
 
 from automation_pipeline.audits.audits import audit_fiche
 from automation_pipeline.audits.configs import import_config
@@ -33,10 +32,10 @@ from automation_pipeline.transcription.models import Chunk
 from automation_pipeline.transcription.queries.runs import save_transcripts
 from automation_pipeline_tests.audits.configurations import document
 from automation_pipeline_tests.fakes.clock import FakeClock
-from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, recording
+from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import transcript
-from automation_pipeline_tests.transcription.harness import NoLimit
+from automation_pipeline_tests.transcription.harness import NoLimit, call
 
 
 @dataclass(frozen=True)
@@ -69,25 +68,6 @@ OPTIONS = AuditOptions(
     lease_seconds=30,
 )
 CALL_TEXT = "speaker_0: Bonjour, cet appel est enregistré.\nspeaker_1: Très bien, je vous écoute."
-
-
-def call(call_id: str, *, url: str | None = None) -> Recording:
-    return recording(call_id, url=f"https://records.example.test/{call_id}" if url is None else url)
-
-
-@contextmanager
-def count_statements(database: Database) -> Iterator[list[str]]:
-    """The statements that the database executes inside the context."""
-    executed: list[str] = []
-
-    def record(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
-        executed.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", record)
-    try:
-        yield executed
-    finally:
-        event.remove(database.engine, "before_cursor_execute", record)
 
 
 @dataclass

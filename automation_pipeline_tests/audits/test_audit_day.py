@@ -12,10 +12,11 @@ from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.days import audit_day_of_sales, record_sales
-from automation_pipeline_tests.audits.harness import AuditHarness, call
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
+from automation_pipeline_tests.transcription.harness import call
 
 
 @pytest.fixture

@@ -13,9 +13,11 @@ from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import step_document
-from automation_pipeline_tests.audits.harness import AuditHarness, call, count_statements
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
+from automation_pipeline_tests.fiches.queries.mirror import statements
+from automation_pipeline_tests.transcription.harness import call
 
 
 @pytest.fixture
@@ -259,7 +261,7 @@ def test_the_results_of_many_steps_are_stored_by_a_constant_number_of_statements
 ) -> None:
     """The steps end at the same moment, so that one unit of work stores them."""
 
-    def statements(steps: int, fiche_id: str) -> list[str]:
+    def writes(steps: int, fiche_id: str) -> list[str]:
         config_id = harness.configure(steps, f"With {steps} steps")
         harness.set_options(steps_at_once=steps)
         harness.sell(fiche_id)
@@ -275,10 +277,11 @@ def test_the_results_of_many_steps_are_stored_by_a_constant_number_of_statements
                 raise PermanentError("The key is refused.")
 
         harness.model = FakeLanguageModel(during_call=wait_for_all)
-        with count_statements(harness.database) as executed:
+        with statements(harness.database) as executed:
             harness.audit(fiche_id, config_id, f"audit-{steps}")
-        writes = [one for one in executed if not one.startswith("SELECT")]
-        return [one for one in writes if "audit_step_result" in one]
+        return [
+            one for one in executed if not one.startswith("SELECT") and "audit_step_result" in one
+        ]
 
-    few, many = statements(2, "1900417"), statements(12, "1900418")
+    few, many = writes(2, "1900417"), writes(12, "1900418")
     assert len(few) == len(many) == (2 if fails else 4)

@@ -25,9 +25,10 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import step_document
-from automation_pipeline_tests.audits.harness import AuditHarness, call
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
+from automation_pipeline_tests.transcription.harness import call
 
 FICHE = "1900417"
 Answer = Callable[[Question], Reply | Exception]

@@ -37,11 +37,19 @@ from automation_pipeline.transcription.runs import (
     work_on_runs,
 )
 from automation_pipeline_tests.audits.harness import AuditHarness as AuditBench
-from automation_pipeline_tests.audits.harness import call
-from automation_pipeline_tests.factories import make_launch, make_schedule, run_selection
+from automation_pipeline_tests.factories import (
+    make_launch,
+    make_schedule,
+    run_selection,
+)
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.harness import SPEECH_OPTIONS, NoLimit, transcript_of
+from automation_pipeline_tests.transcription.harness import (
+    SPEECH_OPTIONS,
+    NoLimit,
+    call,
+    transcript_of,
+)
 from automation_pipeline_tests.waiting import run_with_fake_time
 
 FETCHING = FetchOptions(budget_seconds=120, most_recordings=0)

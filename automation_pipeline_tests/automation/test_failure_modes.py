@@ -27,7 +27,6 @@ from automation_pipeline.core.errors import (
     TransientError,
 )
 from automation_pipeline.fiches.models.fiches import CrmFiche
-from automation_pipeline_tests.audits.harness import call
 from automation_pipeline_tests.automation.bench import Bench, Outcome
 from automation_pipeline_tests.automation.due import RULES, a_daily, change, check_due, occurrences
 from automation_pipeline_tests.automation.post import delivery_services, records, relay
@@ -36,7 +35,7 @@ from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche, summary
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.senders import FakeMailSender, FakePublisher, FakeWebhookSender
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.harness import NoLimit, transcript_of
+from automation_pipeline_tests.transcription.harness import NoLimit, call, transcript_of
 from automation_pipeline_tests.waiting import advance_time, wait_until_async
 
 SOLD_ON, YESTERDAY = date(2026, 5, 4), date(2026, 5, 3)

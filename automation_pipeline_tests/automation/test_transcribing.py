@@ -27,11 +27,10 @@ from automation_pipeline.transcription.models import (
 from automation_pipeline.transcription.queries.runs import list_summaries
 from automation_pipeline.transcription.runs import begin_transcription
 from automation_pipeline.transcription.tables import TranscriptionRunRow
-from automation_pipeline_tests.audits.harness import call
 from automation_pipeline_tests.automation.bench import Bench
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
-from automation_pipeline_tests.transcription.harness import transcript_of
+from automation_pipeline_tests.transcription.harness import call, transcript_of
 from automation_pipeline_tests.waiting import advance_time, run_with_fake_time, wait_until_async
 
 NO_SPEECH = PermanentError("No speech in this audio")

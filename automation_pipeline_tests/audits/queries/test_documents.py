@@ -24,12 +24,10 @@ from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.queries.fiches import FichePage
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
-from automation_pipeline_tests.audits.harness import AuditHarness, count_statements
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.audits.reviewers import set_state
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fiches.queries.mirror import DAY, statements
-
-COUNTED: dict[str, object] = {"total_steps": 3}
 
 
 @pytest.fixture
@@ -158,26 +156,9 @@ def test_audits_are_listed_newest_first_and_filtered(
                 config_id,
                 fiche_id,
                 created_at=NOW + timedelta(hours=number),
-                **COUNTED | fields,
+                **{"total_steps": 3} | fields,
             )
     assert found(database, **wanted) == ids
-
-
-def test_a_page_has_the_total_and_takes_two_queries(database: Database) -> None:
-    config_id = add(database)
-    with database.transaction() as session:
-        for number in range(7):
-            add_audit(
-                session,
-                config_id,
-                f"f{number}",
-                created_at=NOW + timedelta(hours=number),
-                **COUNTED,
-            )
-    with count_statements(database) as statements, database.reading() as session:
-        rows, total = list_audits(session, AuditFilter(limit=3, offset=2))
-    assert ([row["ficheId"] for row in rows], total) == (["f4", "f3", "f2"], 7)
-    assert len([one for one in statements if one.startswith("SELECT")]) == 2
 
 
 def test_a_list_shows_the_stored_result(harness: AuditHarness, audit_id: int) -> None:

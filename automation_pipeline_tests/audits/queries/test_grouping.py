@@ -19,9 +19,9 @@ from automation_pipeline.core.json_model import parse
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import Archive
-from automation_pipeline_tests.audits.queries.test_listing import count_statements
 from automation_pipeline_tests.factories import make_open_run
 from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fiches.queries.mirror import statements
 
 PARIS = ZoneInfo("Europe/Paris")
 NIVEAUX = ("EXCELLENT", "BON", "REJET")
@@ -29,7 +29,8 @@ NIVEAUX = ("EXCELLENT", "BON", "REJET")
 
 @pytest.fixture
 def archive(database: Database, clock: FakeClock) -> Archive:
-    """Sixty audits within a year with both clock changes, of fiches with one of three groupes or none."""
+    """Sixty audits within one year, which includes both clock changes. Their fiches have one of three
+    groupes, or none."""
     archive, chance = Archive(database), Random(7)
     run_id = make_open_run(database, clock).run_id
     for number in range(60):
@@ -175,7 +176,7 @@ def test_a_page_of_groups_takes_at_most_three_queries(archive: Archive) -> None:
     everything = grouped(archive.database, "created_day")
     given = {"group_by": "created_day", "latest_only": "false", "limit": "5", "offset": "10"}
     chosen = parse(AuditGrouping, given, "no list")
-    with count_statements(archive.database) as statements, archive.database.reading() as session:
+    with statements(archive.database) as executed, archive.database.reading() as session:
         page, total = group_audits(session, chosen, ListingScope(zone=PARIS))
     assert (page, total) == (everything[10:15], len(everything))
-    assert len([one for one in statements if one.startswith("SELECT")]) == 3
+    assert len([one for one in executed if one.startswith("SELECT")]) == 3

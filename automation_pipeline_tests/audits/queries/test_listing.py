@@ -13,9 +13,9 @@ from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.archive import COMPLETED, NOW, Archive
-from automation_pipeline_tests.audits.harness import count_statements
 from automation_pipeline_tests.factories import make_open_run
 from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fiches.queries.mirror import statements
 
 PARIS = ZoneInfo("Europe/Paris")
 LATE = datetime(2026, 2, 3, 23, 30, tzinfo=UTC)  # already the 4th in Paris
@@ -249,10 +249,10 @@ def test_a_page_takes_two_queries_and_has_the_total(archive: Archive) -> None:
     for number in range(7):
         archive.put(f"90{number}", calls=1)
     everything = {"q": "9", "groupes": "", "has_recordings": "true", "limit": "3", "offset": "2"}
-    with count_statements(archive.database) as statements, archive.database.reading() as session:
+    with statements(archive.database) as executed, archive.database.reading() as session:
         rows, total = list_audits(session, parse(AuditFilter, everything, "no list"))
     assert ([row["ficheId"] for row in rows], total) == (["904", "903", "902"], 7)
-    assert len([one for one in statements if one.startswith("SELECT")]) == 2
+    assert len([one for one in executed if one.startswith("SELECT")]) == 2
 
 
 def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
@@ -269,7 +269,7 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
         of_fiche_sales_date="2026-02-03",
     )
     third = archive.put("902")
-    with count_statements(archive.database) as statements, archive.database.reading() as session:
+    with statements(archive.database) as executed, archive.database.reading() as session:
         page, total = list_by_fiche(session, parse(AuditFilter, {"limit": "2"}, "no list"))
     assert total == 3
     assert [
@@ -278,7 +278,7 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
         ("902", [str(third)]),
         ("901", ["3"]),
     ]
-    assert len([one for one in statements if one.startswith("SELECT")]) == 3
+    assert len([one for one in executed if one.startswith("SELECT")]) == 3
     with archive.database.reading() as session:
         [last], _ = list_by_fiche(
             session, parse(AuditFilter, {"limit": "2", "offset": "2"}, "no list")

@@ -37,8 +37,8 @@ from automation_pipeline_tests.audits.configurations import (
     document,
     read,
 )
-from automation_pipeline_tests.audits.harness import count_statements
 from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fiches.queries.mirror import statements
 
 LATER = NOW + timedelta(hours=1)
 
@@ -380,7 +380,7 @@ def test_the_number_of_queries_is_constant(
 ) -> None:
     for number in range(configs):
         add(database, f"Config {number}")
-    with count_statements(database) as executed:
+    with statements(database) as executed:
         assert len(page(database, shown)) == configs
     assert len([one for one in executed if one.startswith("SELECT")]) == queries
 

@@ -9,10 +9,11 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.audits import audit_fiche, sweep_audits
 from automation_pipeline.orchestration.ops import ServicesResource, dagster_errors, error_message_of
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.audits.harness import AuditHarness, call
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 from automation_pipeline_tests.services import free_port
+from automation_pipeline_tests.transcription.harness import call
 
 
 @pytest.fixture
