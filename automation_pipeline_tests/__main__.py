@@ -8,15 +8,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
-WORKERS = ("-n", "2")
-OTHER_TESTS = ("-m", "not e2e")
-END_TO_END = ("-m", "e2e")
+TESTS = Path(__file__).parent
+END_TO_END = ("-n", "3", TESTS / "e2e")
+OTHER_TESTS = ("-n", "2", "--ignore", TESTS / "e2e", TESTS)
 
 
 def main(options: Sequence[str]) -> int:
     started_at = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", *WORKERS, *options]
+    command = [sys.executable, "-m", "pytest", "-q", *options]
     with tempfile.TemporaryFile("w+") as output:
         background = subprocess.Popen(
             [*command, *END_TO_END], stdout=output, stderr=subprocess.STDOUT
