@@ -3,10 +3,10 @@
 import pytest
 
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.automation.bench import Bench
+from automation_pipeline_tests.automation.harness import AutomationHarness
 from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 @pytest.fixture
-def bench(database: Database, clock: FakeClock) -> Bench:
-    return Bench(database, clock)
+def harness(database: Database, clock: FakeClock) -> AutomationHarness:
+    return AutomationHarness(database, clock)

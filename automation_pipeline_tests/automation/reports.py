@@ -12,15 +12,15 @@ from automation_pipeline_tests.factories import make_schedule
 EVIL = '<script>alert("x")</script> & <img src=x onerror=alert(1)> | $x^{$'
 
 
-def a_reported_run(bench: AuditHarness) -> int:
+def a_reported_run(harness: AuditHarness) -> int:
     """Fiches 1 to 4: good audit, bad audit, failure with markup in the error, not found."""
-    config_id = bench.configure(2, name=f"Sales {EVIL}")
-    record_sales(bench, "1", "2", "3")
-    bench.transcribe("2", WEAK)
-    run_id = open_a_run(bench, ("1", "2", "3", "4"))
-    bench.audit("1", config_id, "audit-1", run_id=run_id)
-    bench.audit("2", config_id, "audit-2", run_id=run_id)
-    with bench.database.transaction() as session:
+    config_id = harness.configure(2, name=f"Sales {EVIL}")
+    record_sales(harness, "1", "2", "3")
+    harness.transcribe("2", WEAK)
+    run_id = open_a_run(harness, ("1", "2", "3", "4"))
+    harness.audit("1", config_id, "audit-1", run_id=run_id)
+    harness.audit("2", config_id, "audit-2", run_id=run_id)
+    with harness.database.transaction() as session:
         end(session, run_id, "1", "successful", recordings_count=1)
         end(session, run_id, "2", "successful", recordings_count=1)
         end(
@@ -44,10 +44,13 @@ def a_reported_run(bench: AuditHarness) -> int:
     return run_id
 
 
-def open_a_run(bench: AuditHarness, fiche_ids: tuple[str, ...]) -> int:
+def open_a_run(harness: AuditHarness, fiche_ids: tuple[str, ...]) -> int:
     """Insert the rows of an open run with selected fiches, without running its steps."""
-    schedule_id, now = make_schedule(bench.database, bench.clock, fiche_ids).id, bench.clock.now()
-    with bench.database.transaction() as session:
+    schedule_id, now = (
+        make_schedule(harness.database, harness.clock, fiche_ids).id,
+        harness.clock.now(),
+    )
+    with harness.database.transaction() as session:
         run = RunRow(
             schedule_id=schedule_id,
             status="running",

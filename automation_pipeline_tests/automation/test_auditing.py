@@ -25,7 +25,7 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.storage.database import DatabaseFullError
 from automation_pipeline.storage.statements import database_time
-from automation_pipeline_tests.automation.bench import Bench, Outcome
+from automation_pipeline_tests.automation.harness import AutomationHarness, Outcome
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.waiting import advance_time, wait_until_async
 
@@ -64,12 +64,14 @@ class ScriptedAudits:
         )  # fmt: skip
 
 
-def audited(bench: Bench, audits: ScriptedAudits, *config_ids: int, **fields: object) -> LedgerMove:
-    bench.add_to_crm("7")
-    run_attempt = bench.prepare_work("7", **fields)
-    context = replace(bench.context, audit=audits)
+def audited(
+    harness: AutomationHarness, audits: ScriptedAudits, *config_ids: int, **fields: object
+) -> LedgerMove:
+    harness.add_to_crm("7")
+    run_attempt = harness.prepare_work("7", **fields)
+    context = replace(harness.context, audit=audits)
     return asyncio.run(
-        audit_target(run_attempt, "7", config_ids, plan=bench.plan(run_attempt), context=context)
+        audit_target(run_attempt, "7", config_ids, plan=harness.plan(run_attempt), context=context)
     )
 
 
@@ -98,23 +100,28 @@ MISSING = "Audit incomplete: 17 of 18 steps judged: The model is away."
     ],
 )
 def test_failed_audits_follow_the_retry_setting_and_missing_audits_get_one_retry(
-    retries: int, script: list[End], keys: list[str], status: str, message: str | None, bench: Bench
+    retries: int,
+    script: list[End],
+    keys: list[str],
+    status: str,
+    message: str | None,
+    harness: AutomationHarness,
 ) -> None:
     audits = ScriptedAudits(config_4=script)
-    move = audited(bench, audits, 4, retryFailed=retries > 0, maxRetries=retries)
+    move = audited(harness, audits, 4, retryFailed=retries > 0, maxRetries=retries)
     assert (audits.keys, move.status, move.error) == (keys, status, message)
 
 
-def test_max_retries_is_ignored_when_retry_failed_is_off(bench: Bench) -> None:
+def test_max_retries_is_ignored_when_retry_failed_is_off(harness: AutomationHarness) -> None:
     audits = ScriptedAudits(config_4=["Refused"])
-    assert audited(bench, audits, 4, retryFailed=False, maxRetries=3).error == "Refused"
+    assert audited(harness, audits, 4, retryFailed=False, maxRetries=3).error == "Refused"
 
 
 def test_a_failed_configuration_does_not_affect_the_others(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
     audits = ScriptedAudits(config_9=["Nine refused"], config_4=[DONE], config_6=["Six refused"])
-    move = audited(bench, audits, 9, 4, 6)
+    move = audited(harness, audits, 9, 4, 6)
     assert audits.keys == ["9", "4", "6"]
     assert (move.status, move.reason, move.error, move.audits) == (
         "failed",
@@ -125,22 +132,24 @@ def test_a_failed_configuration_does_not_affect_the_others(
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_database_error_does_not_fail_the_audit(retries: int, bench: Bench) -> None:
+def test_a_database_error_does_not_fail_the_audit(retries: int, harness: AutomationHarness) -> None:
     fields, full = (
         {"retryFailed": retries > 0, "maxRetries": retries},
         DatabaseFullError("It cannot grow."),
     )
-    assert audited(bench, ScriptedAudits(config_4=[full, DONE]), 4, **fields).status == "successful"
+    assert (
+        audited(harness, ScriptedAudits(config_4=[full, DONE]), 4, **fields).status == "successful"
+    )
     audits = ScriptedAudits(config_4=[full] * (1 + max(1, retries)))
     with pytest.raises(DatabaseFullError):
-        audited(bench, audits, 4, **fields)
+        audited(harness, audits, 4, **fields)
     assert set(audits.keys) == {"4"}, "the next attempt of the step repeats the same request"
 
 
 def test_an_incomplete_audit_fails_its_fiche_and_is_not_counted(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
-    move = audited(bench, ScriptedAudits(config_4=[MISSING, MISSING], config_5=[DONE]), 4, 5)
+    move = audited(harness, ScriptedAudits(config_4=[MISSING, MISSING], config_5=[DONE]), 4, 5)
     assert (move.status, move.reason, move.error, move.audits) == (
         "failed",
         "audit_incomplete",
@@ -149,9 +158,13 @@ def test_an_incomplete_audit_fails_its_fiche_and_is_not_counted(
     )
 
 
-def test_an_audit_stores_its_run_and_the_selections_reading_mode(bench: Bench) -> None:
+def test_an_audit_stores_its_run_and_the_selections_reading_mode(
+    harness: AutomationHarness,
+) -> None:
     audits = ScriptedAudits(config_4=[DONE])
-    audited(bench, audits, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True})
+    audited(
+        harness, audits, 4, ficheSelection={"mode": "manual", "ficheIds": ["7"], "useRlm": True}
+    )
     [request] = audits.requests
     assert (request.run_id, request.schedule_id, request.trigger_source, request.use_rlm) == (
         1,
@@ -161,9 +174,9 @@ def test_an_audit_stores_its_run_and_the_selections_reading_mode(bench: Bench) -
     )
 
 
-def test_an_audit_of_a_deleted_configuration_is_incomplete(bench: Bench) -> None:
+def test_an_audit_of_a_deleted_configuration_is_incomplete(harness: AutomationHarness) -> None:
     gone = NotFoundError("Audit configuration 4 not found")
-    move = audited(bench, ScriptedAudits(config_4=[gone, gone]), 4)
+    move = audited(harness, ScriptedAudits(config_4=[gone, gone]), 4)
     assert (move.reason, move.audits) == ("audit_incomplete", 0)
     assert move.error == f"Audit incomplete: {gone}"
 
@@ -172,12 +185,12 @@ SILENT = Outcome("failed", "transcription_incomplete", "Transcription incomplete
 UNAUDITED = Outcome("failed", "audit_incomplete", "Audit incomplete (timeout/stall)")
 
 
-def test_concurrent_audits_stay_within_the_limit(bench: Bench) -> None:
+def test_concurrent_audits_stay_within_the_limit(harness: AutomationHarness) -> None:
     fiches, at_once, most = [str(number) for number in range(6)], 0, 0
-    bench.add_to_crm(*fiches)
-    bench.automatic()
-    run_attempt = bench.prepare_work(*fiches, runTranscription=False)
-    audit = bench.context.audit
+    harness.add_to_crm(*fiches)
+    harness.automatic()
+    run_attempt = harness.prepare_work(*fiches, runTranscription=False)
+    audit = harness.context.audit
 
     async def counted(requested: FicheAuditRequest) -> AuditSummary:
         nonlocal at_once, most
@@ -188,8 +201,8 @@ def test_concurrent_audits_stay_within_the_limit(bench: Bench) -> None:
         finally:
             at_once -= 1
 
-    bench.work = replace(bench.work, audits_at_once=2)
-    ended = bench.work_batch(run_attempt, audit=counted)
+    harness.work = replace(harness.work, audits_at_once=2)
+    ended = harness.work_batch(run_attempt, audit=counted)
     assert (ended, most) == ({"successful": 6}, 2)
 
 
@@ -202,173 +215,181 @@ def test_concurrent_audits_stay_within_the_limit(bench: Bench) -> None:
     ],
 )
 def test_only_the_stages_of_the_schedule_run(
-    fields: dict[str, object], phase: str, transcribed: bool, audits: int, bench: Bench
+    fields: dict[str, object],
+    phase: str,
+    transcribed: bool,
+    audits: int,
+    harness: AutomationHarness,
 ) -> None:
-    bench.sell("1")
-    bench.automatic()
-    run_attempt = bench.prepare_work("1", **fields)
-    assert bench.run_work(run_attempt) == {"successful": 1}
-    assert bench.read(run_attempt).phase == phase
-    assert [(row.transcribed, row.audits) for row in bench.rows(run_attempt)] == [
+    harness.sell("1")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1", **fields)
+    assert harness.run_work(run_attempt) == {"successful": 1}
+    assert harness.read(run_attempt).phase == phase
+    assert [(row.transcribed, row.audits) for row in harness.rows(run_attempt)] == [
         (transcribed, audits)
     ]
 
 
 def test_specific_configurations_precede_automatic_ones_without_duplicates(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
-    bench.sell("1")
+    harness.sell("1")
     automatic, both, named = (
-        bench.automatic(),
-        bench.automatic(name="Both"),
-        bench.configure(1, "Named"),
+        harness.automatic(),
+        harness.automatic(name="Both"),
+        harness.configure(1, "Named"),
     )
     requested_configs: list[int] = []
-    run_attempt = bench.prepare_work("1", specificAuditConfigs=[named, both])
-    audit = bench.context.audit
+    run_attempt = harness.prepare_work("1", specificAuditConfigs=[named, both])
+    audit = harness.context.audit
 
     async def record_request(requested: FicheAuditRequest) -> AuditSummary:
         requested_configs.append(requested.audit_config_id)
         return await audit(requested)
 
-    bench.work_batch(run_attempt, audit=record_request)
+    harness.work_batch(run_attempt, audit=record_request)
     assert requested_configs == [named, both, automatic]
-    assert "Running 3 configs × 1 fiches = 3 total audits" in bench.logs(run_attempt)
+    assert "Running 3 configs × 1 fiches = 3 total audits" in harness.logs(run_attempt)
 
 
 @pytest.mark.parametrize("automatic", [True, False])
 def test_every_fiche_gets_the_error_about_missing_configurations(
-    automatic: bool, bench: Bench
+    automatic: bool, harness: AutomationHarness
 ) -> None:
-    bench.add_to_crm("1", "2")
+    harness.add_to_crm("1", "2")
     if not automatic:
-        bench.automatic()
-    run_attempt = bench.prepare_work("1", "2", useAutomaticAudits=automatic)
-    bench.run_work(run_attempt)
-    assert set(bench.outcomes(run_attempt).values()) == {
+        harness.automatic()
+    run_attempt = harness.prepare_work("1", "2", useAutomaticAudits=automatic)
+    harness.run_work(run_attempt)
+    assert set(harness.outcomes(run_attempt).values()) == {
         Outcome("failed", "no_audit_config", "No audit configs resolved")
     }
 
 
-def test_fiches_with_failed_transcriptions_are_skipped_and_others_are_audited(bench: Bench) -> None:
-    bench.add_to_crm("1", "2")
-    bench.automatic()
-    bench.speech.fail_always(bench.url("1"), PermanentError("No speech in this audio"))
-    run_attempt = bench.prepare_work("1", "2")
-    bench.run_work(run_attempt)
+def test_fiches_with_failed_transcriptions_are_skipped_and_others_are_audited(
+    harness: AutomationHarness,
+) -> None:
+    harness.add_to_crm("1", "2")
+    harness.automatic()
+    harness.speech.fail_always(harness.url("1"), PermanentError("No speech in this audio"))
+    run_attempt = harness.prepare_work("1", "2")
+    harness.run_work(run_attempt)
     message = "Transcription incomplete: No speech in this audio"
-    assert bench.outcomes(run_attempt) == {
+    assert harness.outcomes(run_attempt) == {
         "1": Outcome("failed", "transcription_incomplete", message),
         "2": Outcome("successful"),
     }
-    assert bench.audits() == 1
+    assert harness.audits() == 1
 
 
 def test_fiches_over_the_transcription_budget_fail_with_a_stable_message(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
     async def never(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
-        advance_time(bench.work.transcription_seconds)
+        advance_time(harness.work.transcription_seconds)
         return await asyncio.Event().wait()
 
-    bench.add_to_crm("1", "2")
-    run_attempt = bench.prepare_work("1", "2")
-    bench.work_batch(run_attempt, transcribe=never)
-    assert bench.outcomes(run_attempt) == {"1": SILENT, "2": SILENT}
+    harness.add_to_crm("1", "2")
+    run_attempt = harness.prepare_work("1", "2")
+    harness.work_batch(run_attempt, transcribe=never)
+    assert harness.outcomes(run_attempt) == {"1": SILENT, "2": SILENT}
 
 
 def test_fiches_over_the_audit_budget_fail_and_earlier_results_stay(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
-    bench.sell("1")
-    bench.sell("2")
-    bench.automatic()
-    run_attempt = bench.prepare_work("1", "2")
-    audit = bench.context.audit
+    harness.sell("1")
+    harness.sell("2")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1", "2")
+    audit = harness.context.audit
 
     async def second_never_ends(requested: FicheAuditRequest) -> AuditSummary:
         if requested.fiche_id == "1":
             return await audit(requested)
-        await wait_until_async(lambda: bench.statuses(run_attempt)[0] == "successful")
-        advance_time(bench.work.audit_seconds)
+        await wait_until_async(lambda: harness.statuses(run_attempt)[0] == "successful")
+        advance_time(harness.work.audit_seconds)
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
-    bench.work_batch(run_attempt, audit=second_never_ends)
-    assert bench.outcomes(run_attempt) == {"1": Outcome("successful"), "2": UNAUDITED}
+    harness.work_batch(run_attempt, audit=second_never_ends)
+    assert harness.outcomes(run_attempt) == {"1": Outcome("successful"), "2": UNAUDITED}
 
 
-def _cancel(bench: Bench, run_attempt: RunAttempt) -> None:
-    cancel_run(run_attempt.run_id, database=bench.database, clock=bench.clock)
+def _cancel(harness: AutomationHarness, run_attempt: RunAttempt) -> None:
+    cancel_run(run_attempt.run_id, database=harness.database, clock=harness.clock)
 
 
-@pytest.mark.parametrize(("stop", "status"), [(Bench.take_over, "pending"), (_cancel, "ignored")])
+@pytest.mark.parametrize(
+    ("stop", "status"), [(AutomationHarness.take_over, "pending"), (_cancel, "ignored")]
+)
 def test_a_newer_attempt_or_a_cancellation_stops_work_in_progress(
-    stop: type, status: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    stop: type, status: str, harness: AutomationHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transcribing, "FENCE_CHECK_SECONDS", 0.02)
     stopped: list[str] = []
 
     async def audit_endlessly(requested: FicheAuditRequest) -> AuditSummary:
         try:
-            await asyncio.to_thread(stop, bench, run_attempt)
+            await asyncio.to_thread(stop, harness, run_attempt)
             return await asyncio.Event().wait()  # type: ignore[return-value]
         finally:
             stopped.append(requested.fiche_id)
 
-    bench.sell("1")
-    bench.automatic()
-    run_attempt = bench.prepare_work("1")
+    harness.sell("1")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1")
     with pytest.raises(StaleAttemptError):
-        bench.work_batch(run_attempt, audit=audit_endlessly)
-    assert (stopped, bench.statuses(run_attempt)) == (["1"], [status])
+        harness.work_batch(run_attempt, audit=audit_endlessly)
+    assert (stopped, harness.statuses(run_attempt)) == (["1"], [status])
 
 
-def test_a_fenced_off_attempt_writes_no_result(bench: Bench) -> None:
-    bench.sell("1")
-    bench.automatic()
-    run_attempt = bench.prepare_work("1")
-    audit = bench.context.audit
+def test_a_fenced_off_attempt_writes_no_result(harness: AutomationHarness) -> None:
+    harness.sell("1")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1")
+    audit = harness.context.audit
 
     async def fenced_off_audit(requested: FicheAuditRequest) -> AuditSummary:
         status = await audit(requested)
-        await asyncio.to_thread(bench.take_over, run_attempt)
+        await asyncio.to_thread(harness.take_over, run_attempt)
         return status
 
     with pytest.raises(StaleAttemptError):
-        bench.work_batch(run_attempt, audit=fenced_off_audit)
-    assert bench.statuses(run_attempt) == ["pending"]
+        harness.work_batch(run_attempt, audit=fenced_off_audit)
+    assert harness.statuses(run_attempt) == ["pending"]
 
 
-def test_a_bug_is_raised_and_not_recorded_as_an_outcome(bench: Bench) -> None:
+def test_a_bug_is_raised_and_not_recorded_as_an_outcome(harness: AutomationHarness) -> None:
     async def broken(_request: FicheAuditRequest) -> AuditSummary:
         raise ZeroDivisionError
 
-    bench.sell("1")
-    bench.automatic()
-    run_attempt = bench.prepare_work("1")
+    harness.sell("1")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1")
     with pytest.raises(ZeroDivisionError):
-        bench.work_batch(run_attempt, audit=broken)
-    assert bench.statuses(run_attempt) == ["pending"]
+        harness.work_batch(run_attempt, audit=broken)
+    assert harness.statuses(run_attempt) == ["pending"]
 
 
-def test_progress_is_recorded_with_the_outcomes(bench: Bench) -> None:
-    bench.sell("1")
-    bench.add_to_crm("2")
-    bench.automatic()
-    bench.speech.fail_always(bench.url("2"), PermanentError("No speech in this audio"))
-    bench.run_work(bench.prepare_work("1", "2"))
-    last = bench.events("automation.run.progress")[-1]
+def test_progress_is_recorded_with_the_outcomes(harness: AutomationHarness) -> None:
+    harness.sell("1")
+    harness.add_to_crm("2")
+    harness.automatic()
+    harness.speech.fail_always(harness.url("2"), PermanentError("No speech in this audio"))
+    harness.run_work(harness.prepare_work("1", "2"))
+    last = harness.events("automation.run.progress")[-1]
     assert (last["successful"], last["failed"], last["audits"]) == (1, 1, 1)
     assert (last["current_phase"], last["progress_percentage"]) == ("auditing", 100)
 
 
 def test_existing_transcripts_and_audits_count_after_the_audit_budget(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
-    bench.add_to_crm("1")
-    bench.automatic()
-    bench.automatic(name="Other")
-    run_attempt = bench.prepare_work("1")
+    harness.add_to_crm("1")
+    harness.automatic()
+    harness.automatic(name="Other")
+    run_attempt = harness.prepare_work("1")
     questions = 0
 
     async def second_never_ends(_prompt: Question) -> None:
@@ -378,37 +399,37 @@ def test_existing_transcripts_and_audits_count_after_the_audit_budget(
             advance_time(25)
             await asyncio.Event().wait()
 
-    bench.model = FakeLanguageModel(during_call=second_never_ends)
-    bench.work = replace(bench.work, audit_seconds=25)
-    bench.run_work(run_attempt)
-    assert bench.outcomes(run_attempt) == {"1": UNAUDITED}
-    assert [(row.transcribed, row.audits) for row in bench.rows(run_attempt)] == [(True, 1)]
-    ended = bench.finalise(run_attempt)
+    harness.model = FakeLanguageModel(during_call=second_never_ends)
+    harness.work = replace(harness.work, audit_seconds=25)
+    harness.run_work(run_attempt)
+    assert harness.outcomes(run_attempt) == {"1": UNAUDITED}
+    assert [(row.transcribed, row.audits) for row in harness.rows(run_attempt)] == [(True, 1)]
+    ended = harness.finalise(run_attempt)
     assert (ended.transcriptions_run, ended.audits_run) == (1, 1)
 
 
 def test_progress_counts_expected_audits_and_waits_are_logged(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
     """Finding 2.4: progress was relative to the started audits, and log lines that operators
     search for were missing."""
-    bench.sell("1")
-    bench.sell("2")
-    bench.add_to_crm("3")
-    bench.add_to_crm("4", calls=0)
-    bench.speech.fail_always(bench.url("3"), PermanentError("No speech in this audio"))
-    done, stalls = bench.automatic(), bench.automatic(name="Stalls")
-    run_attempt = bench.prepare_work("1", "2", "3", "4")
-    bench.work = replace(bench.work, audit_seconds=200, audit_poll_seconds=20)
-    audit = bench.context.audit
+    harness.sell("1")
+    harness.sell("2")
+    harness.add_to_crm("3")
+    harness.add_to_crm("4", calls=0)
+    harness.speech.fail_always(harness.url("3"), PermanentError("No speech in this audio"))
+    done, stalls = harness.automatic(), harness.automatic(name="Stalls")
+    run_attempt = harness.prepare_work("1", "2", "3", "4")
+    harness.work = replace(harness.work, audit_seconds=200, audit_poll_seconds=20)
+    audit = harness.context.audit
 
     def count_polls() -> int:
-        return sum(line.startswith("Audit progress") for line in bench.logs(run_attempt))
+        return sum(line.startswith("Audit progress") for line in harness.logs(run_attempt))
 
     async def hang_on_one_audit(requested: FicheAuditRequest) -> AuditSummary:
         if (requested.fiche_id, requested.audit_config_id) != ("2", stalls):
             return await audit(requested)
-        await wait_until_async(lambda: bench.audits() == 3)
+        await wait_until_async(lambda: harness.audits() == 3)
         for _ in range(10):
             polls = count_polls()
             await asyncio.to_thread(lambda: None)  # the poll has read its counts
@@ -420,9 +441,9 @@ def test_progress_counts_expected_audits_and_waits_are_logged(
         advance_time(20)
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
-    bench.work_batch(run_attempt, audit=hang_on_one_audit, threads=1)
+    harness.work_batch(run_attempt, audit=hang_on_one_audit, threads=1)
     assert done
-    logs = bench.logs(run_attempt)
+    logs = harness.logs(run_attempt)
     assert "Audit progress: 3/4 (completed=3, failed=0)" in logs
     polls, stalls = (
         sum(line.startswith(text) for line in logs) for text in ("Audit progress", "Audits stalled")
@@ -430,8 +451,10 @@ def test_progress_counts_expected_audits_and_waits_are_logged(
     assert 1 <= stalls <= polls / 3, "one warning per three polls without progress"
     assert "Audits stalled; extending wait" in logs
     assert "Audit timeout/stall - finished 3/4 (completed=3, failed=0)" in logs
-    assert bench.outcomes(run_attempt)["2"] == UNAUDITED
-    assert [note for note in bench.notes(run_attempt) if note.startswith(("WAITING", "DONE"))] == [
+    assert harness.outcomes(run_attempt)["2"] == UNAUDITED
+    assert [
+        note for note in harness.notes(run_attempt) if note.startswith(("WAITING", "DONE"))
+    ] == [
         "WAITING: fiche-details gate (polling DB for full details)",
         "DONE: fiche-details-gate",
         "WAITING: transcription gate (polling DB for has_transcription)",
@@ -442,13 +465,13 @@ def test_progress_counts_expected_audits_and_waits_are_logged(
 
 
 def test_a_missing_audit_is_requested_again_without_delaying_others(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
-    bench.sell("1")
-    first, second = bench.automatic(), bench.automatic(name="Second")
-    run_attempt = bench.prepare_work("1")
-    bench.work = replace(bench.work, audit_poll_seconds=5)
-    audit, requested_configs = bench.context.audit, list[int]()
+    harness.sell("1")
+    first, second = harness.automatic(), harness.automatic(name="Second")
+    run_attempt = harness.prepare_work("1")
+    harness.work = replace(harness.work, audit_poll_seconds=5)
+    audit, requested_configs = harness.context.audit, list[int]()
 
     async def hang_on_first_audit(requested: FicheAuditRequest) -> AuditSummary:
         requested_configs.append(requested.audit_config_id)
@@ -457,28 +480,28 @@ def test_a_missing_audit_is_requested_again_without_delaying_others(
             return await asyncio.Event().wait()  # type: ignore[return-value]
         return await audit(requested)
 
-    bench.work_batch(run_attempt, audit=hang_on_first_audit)
+    harness.work_batch(run_attempt, audit=hang_on_first_audit)
     assert sorted(requested_configs) == [first, first, second]
-    assert bench.statuses(run_attempt) == ["successful"]
+    assert harness.statuses(run_attempt) == ["successful"]
 
 
-def test_automatic_configurations_are_those_of_the_selection(bench: Bench) -> None:
+def test_automatic_configurations_are_those_of_the_selection(harness: AutomationHarness) -> None:
     """Finding 2.8: each batch resolved the configurations again."""
-    bench.sell("1")
-    bench.automatic()
-    run_attempt = bench.prepare_work("1")
-    bench.automatic(name="Later")
-    bench.run_work(run_attempt)
-    assert bench.audits() == 1
+    harness.sell("1")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1")
+    harness.automatic(name="Later")
+    harness.run_work(run_attempt)
+    assert harness.audits() == 1
 
 
-def test_the_work_budget_counts_from_the_start_of_the_run(bench: Bench) -> None:
+def test_the_work_budget_counts_from_the_start_of_the_run(harness: AutomationHarness) -> None:
     """Finding 2.8: each batch and attempt got the full budget again."""
-    bench.sell("1")
-    bench.automatic()
-    run_attempt = bench.prepare_work("1")
-    with bench.database.transaction() as session:
-        spent = timedelta(seconds=bench.work.audit_seconds)
+    harness.sell("1")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1")
+    with harness.database.transaction() as session:
+        spent = timedelta(seconds=harness.work.audit_seconds)
         session.execute(
             insert(RunPhaseRow).values(
                 run_id=run_attempt.run_id,
@@ -487,27 +510,29 @@ def test_the_work_budget_counts_from_the_start_of_the_run(bench: Bench) -> None:
                 entered_at=database_time(session) - spent,
             )
         )
-    bench.run_work(run_attempt)
-    assert bench.outcomes(run_attempt) == {"1": UNAUDITED}
+    harness.run_work(run_attempt)
+    assert harness.outcomes(run_attempt) == {"1": UNAUDITED}
 
 
-def test_an_audit_gets_the_remaining_time_of_the_run(bench: Bench) -> None:
-    bench.sell("1")
-    bench.automatic()
-    run_attempt = bench.prepare_work("1")
-    bench.work = replace(bench.work, transcription_seconds=0.0)
-    bench.run_work(run_attempt)
-    assert bench.outcomes(run_attempt) == {"1": Outcome("successful")}
+def test_an_audit_gets_the_remaining_time_of_the_run(harness: AutomationHarness) -> None:
+    harness.sell("1")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1")
+    harness.work = replace(harness.work, transcription_seconds=0.0)
+    harness.run_work(run_attempt)
+    assert harness.outcomes(run_attempt) == {"1": Outcome("successful")}
 
 
-def test_fiches_without_recordings_are_neither_transcribed_nor_audited(bench: Bench) -> None:
+def test_fiches_without_recordings_are_neither_transcribed_nor_audited(
+    harness: AutomationHarness,
+) -> None:
     """Finding 2.8: progress counted these fiches as transcribed and audited."""
-    bench.sell("1")
-    bench.add_to_crm("2", calls=0)
-    bench.automatic()
-    run_attempt = bench.prepare_work("1", "2")
-    bench.run_work(run_attempt)
-    with bench.database.reading() as session:
+    harness.sell("1")
+    harness.add_to_crm("2", calls=0)
+    harness.automatic()
+    run_attempt = harness.prepare_work("1", "2")
+    harness.run_work(run_attempt)
+    with harness.database.reading() as session:
         done = progress_of(session, run_attempt.run_id)
     assert (done.fetched, done.to_work, done.transcribed, done.audited, done.ended) == (
         2,

@@ -14,7 +14,7 @@ from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.transcribing import BatchContext
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.automation.bench import Bench
+from automation_pipeline_tests.automation.harness import AutomationHarness
 from automation_pipeline_tests.fakes.clock import FakeClock
 
 BUSY, REFUSED = TransientError("The CRM answered 503."), PermanentError("The key is refused.")
@@ -54,8 +54,8 @@ SCENARIOS = st.builds(
 )
 
 
-class ScenarioBench(Bench):
-    """A bench whose fiches follow scenarios."""
+class ScenarioHarness(AutomationHarness):
+    """A harness whose fiches follow scenarios."""
 
     def __init__(self, database: Database, clock: FakeClock) -> None:
         super().__init__(database, clock)
@@ -100,8 +100,8 @@ class ScenarioBench(Bench):
 
 
 @pytest.fixture
-def bench(database: Database, clock: FakeClock) -> ScenarioBench:
-    return ScenarioBench(database, clock)
+def harness(database: Database, clock: FakeClock) -> ScenarioHarness:
+    return ScenarioHarness(database, clock)
 
 
 def verdict(ends: Counter[str]) -> str:
@@ -116,14 +116,14 @@ def verdict(ends: Counter[str]) -> str:
 )
 @given(scenarios=st.lists(SCENARIOS, min_size=1, max_size=8), continue_on_error=st.booleans())
 def test_outcome_counts_add_up_to_the_selected_fiches(
-    bench: ScenarioBench, scenarios: list[Scenario], continue_on_error: bool
+    harness: ScenarioHarness, scenarios: list[Scenario], continue_on_error: bool
 ) -> None:
     stopped = not continue_on_error and any(scenario.crm == "is busy" for scenario in scenarios)
-    named = {bench.add_fiche(scenario): scenario for scenario in scenarios}
-    run = bench.run_fiches(list(named), continue_on_error=continue_on_error)
+    named = {harness.add_fiche(scenario): scenario for scenario in scenarios}
+    run = harness.run_fiches(list(named), continue_on_error=continue_on_error)
 
     expected = [scenario.end(stopped=stopped) for scenario in scenarios]
-    assert bench.statuses(run) == expected
+    assert harness.statuses(run) == expected
     ends = Counter(expected)
     assert (run.selected_fiches, run.status) == (len(scenarios), verdict(ends))
     assert (run.successful_fiches, run.failed_fiches) == (ends["successful"], ends["failed"])
@@ -131,7 +131,7 @@ def test_outcome_counts_add_up_to_the_selected_fiches(
         ends["ignored"],
         ends["successful"] + ends["failed"],
     )
-    for outcome in bench.outcomes(run).values():
+    for outcome in harness.outcomes(run).values():
         assert bool(outcome.reason) == bool(outcome.detail) == (outcome.status != "successful")
 
 
@@ -148,13 +148,13 @@ def test_outcome_counts_add_up_to_the_selected_fiches(
     ],
 )
 def test_the_run_status_follows_from_the_fiche_outcomes(
-    scenarios: list[Scenario], status: str, bench: ScenarioBench
+    scenarios: list[Scenario], status: str, harness: ScenarioHarness
 ) -> None:
-    run = bench.run_fiches(
-        [bench.add_fiche(scenario) for scenario in scenarios], continue_on_error=True
+    run = harness.run_fiches(
+        [harness.add_fiche(scenario) for scenario in scenarios], continue_on_error=True
     )
     schedule_status = {"completed": "success"}.get(status, status)
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         assert (run.status, get_schedule(session, run.schedule_id).last_run_status) == (
             status,
             schedule_status,

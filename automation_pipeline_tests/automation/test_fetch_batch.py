@@ -16,16 +16,16 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.fiches.models.fiches import CrmFiche
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.statements import database_time
-from automation_pipeline_tests.automation.bench import FETCHING, Bench, Outcome
+from automation_pipeline_tests.automation.harness import FETCHING, AutomationHarness, Outcome
 from automation_pipeline_tests.fakes.crm import FakeFicheSource
 from automation_pipeline_tests.waiting import advance_time, wait_until_async
 
 BUSY = TransientError("The CRM answered 503.")
 
 
-def opened(bench: Bench, *fiche_ids: str, **fields: Any) -> RunAttempt:
-    run_attempt = bench.open(bench.schedule(*fiche_ids, **fields).id)
-    bench.select(run_attempt)
+def opened(harness: AutomationHarness, *fiche_ids: str, **fields: Any) -> RunAttempt:
+    run_attempt = harness.open(harness.schedule(*fiche_ids, **fields).id)
+    harness.select(run_attempt)
     return run_attempt
 
 
@@ -33,13 +33,13 @@ def manual(*fiche_ids: str, **filters: object) -> Mapping[str, object]:
     return {"mode": "manual", "ficheIds": list(fiche_ids), **filters}
 
 
-def test_every_fetch_outcome_is_recorded_as_a_row(bench: Bench) -> None:
-    bench.add_to_crm("1", calls=2)
-    bench.crm.fail_always("3", BUSY)
-    bench.crm.fail_always("4", PermanentError("The CRM refused our token (status 403)."))
-    run_attempt = opened(bench, "1", "2", "3", "4")
-    assert bench.fetch(run_attempt) == {"fetched": 1, "ignored": 1, "failed": 2}
-    assert bench.outcomes(run_attempt) == {
+def test_every_fetch_outcome_is_recorded_as_a_row(harness: AutomationHarness) -> None:
+    harness.add_to_crm("1", calls=2)
+    harness.crm.fail_always("3", BUSY)
+    harness.crm.fail_always("4", PermanentError("The CRM refused our token (status 403)."))
+    run_attempt = opened(harness, "1", "2", "3", "4")
+    assert harness.fetch(run_attempt) == {"fetched": 1, "ignored": 1, "failed": 2}
+    assert harness.outcomes(run_attempt) == {
         "1": Outcome("pending"),
         "2": Outcome("ignored", "not_found", "Fiche not found (404)"),
         "3": Outcome("failed", "fetch_failed", "Fiche not found in cache: The CRM answered 503."),
@@ -49,9 +49,9 @@ def test_every_fetch_outcome_is_recorded_as_a_row(bench: Bench) -> None:
             "Fiche not found in cache: The CRM refused our token (status 403).",
         ),
     }
-    first = bench.rows(run_attempt)[0]
+    first = harness.rows(run_attempt)[0]
     assert (first.stage, first.recordings_count) == ("fetched", 2)
-    assert bench.read(run_attempt).phase == "fetching"
+    assert harness.read(run_attempt).phase == "fetching"
 
 
 @pytest.mark.parametrize(
@@ -73,42 +73,42 @@ def test_filters_use_details_fetched_at_any_time_in_the_run(
     ceiling: int,
     reason: str | None,
     message: str | None,
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
-    bench.add_to_crm("7", calls=2, groupe="SUD")
-    bench.fetching = FetchOptions(30, ceiling)
-    run_attempt = opened(bench, ficheSelection=manual("7", **filters))
+    harness.add_to_crm("7", calls=2, groupe="SUD")
+    harness.fetching = FetchOptions(30, ceiling)
+    run_attempt = opened(harness, ficheSelection=manual("7", **filters))
     if known:
-        bench.sell("7", *bench.calls("7", 2), text=None)
-        bench.add_to_crm("7", calls=2, groupe="SUD")
-        with bench.database.transaction() as session:
+        harness.sell("7", *harness.calls("7", 2), text=None)
+        harness.add_to_crm("7", calls=2, groupe="SUD")
+        with harness.database.transaction() as session:
             session.scalars(select(FicheCacheRow)).one().groupe = "SUD"
-    bench.fetch(run_attempt)
-    assert bench.outcomes(run_attempt) == {
+    harness.fetch(run_attempt)
+    assert harness.outcomes(run_attempt) == {
         "7": Outcome("ignored" if reason else "pending", reason, message)
     }
-    assert bench.rows(run_attempt)[0].recordings_count == 2
-    assert bench.crm.requests == ["7"]
+    assert harness.rows(run_attempt)[0].recordings_count == 2
+    assert harness.crm.requests == ["7"]
 
 
 def test_a_fiche_without_a_groupe_in_the_crm_is_not_selected(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
-    bench.add_to_crm("7", groupe=" ")
-    run_attempt = opened(bench, ficheSelection=manual("7", groupes=["NORD"]))
-    bench.fetch(run_attempt)
-    assert bench.outcomes(run_attempt) == {
+    harness.add_to_crm("7", groupe=" ")
+    run_attempt = opened(harness, ficheSelection=manual("7", groupes=["NORD"]))
+    harness.fetch(run_attempt)
+    assert harness.outcomes(run_attempt) == {
         "7": Outcome("ignored", "missing_groupe", "Missing groupe")
     }
 
 
 def test_a_fiche_without_recordings_is_ignored_if_recordings_are_required(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
-    bench.add_to_crm("7", calls=0)
-    run_attempt = opened(bench, ficheSelection=manual("7", onlyWithRecordings=True))
-    bench.fetch(run_attempt)
-    assert bench.outcomes(run_attempt) == {
+    harness.add_to_crm("7", calls=0)
+    run_attempt = opened(harness, ficheSelection=manual("7", onlyWithRecordings=True))
+    harness.fetch(run_attempt)
+    assert harness.outcomes(run_attempt) == {
         "7": Outcome("ignored", "no_recordings", "No recordings")
     }
 
@@ -123,39 +123,41 @@ def test_a_fiche_without_recordings_is_ignored_if_recordings_are_required(
     ],
 )
 def test_failed_fetches_are_retried_up_to_the_schedules_limit(
-    retry_failed: bool, max_retries: int, asked: int, status: str, bench: Bench
+    retry_failed: bool, max_retries: int, asked: int, status: str, harness: AutomationHarness
 ) -> None:
-    bench.add_to_crm("1", "2")
-    bench.crm.fail_once("2", BUSY, BUSY)
-    run_attempt = opened(bench, "1", "2", retryFailed=retry_failed, maxRetries=max_retries)
-    bench.fetch(run_attempt)
-    assert bench.statuses(run_attempt) == ["pending", status]
-    assert (bench.crm.requests.count("1"), bench.crm.requests.count("2")) == (1, asked)
-    assert ("Fiche details stalled; retrying incomplete fetches" in bench.logs(run_attempt)) == (
+    harness.add_to_crm("1", "2")
+    harness.crm.fail_once("2", BUSY, BUSY)
+    run_attempt = opened(harness, "1", "2", retryFailed=retry_failed, maxRetries=max_retries)
+    harness.fetch(run_attempt)
+    assert harness.statuses(run_attempt) == ["pending", status]
+    assert (harness.crm.requests.count("1"), harness.crm.requests.count("2")) == (1, asked)
+    assert ("Fiche details stalled; retrying incomplete fetches" in harness.logs(run_attempt)) == (
         asked > 1
     )
 
 
 def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
     """Finding 2.3: one hanging fiche blocked the retries and results of all others."""
-    bench.crm = SilentFor(
-        lambda: [row.stage for row in bench.rows(run_attempt)] == ["selected", "fetched", "fetched"]
+    harness.crm = SilentFor(
+        lambda: (
+            [row.stage for row in harness.rows(run_attempt)] == ["selected", "fetched", "fetched"]
+        )
     )
-    bench.add_to_crm("silent", "recovers")
-    bench.crm.fail_once("recovers", BUSY)
-    bench.crm.fail_always("fails", BUSY)
-    run_attempt = opened(bench, "silent", "recovers", "fails", retryFailed=True, maxRetries=1)
-    assert bench.fetch(run_attempt) == {"fetched": 1, "failed": 2}
-    assert bench.outcomes(run_attempt) == {
+    harness.add_to_crm("silent", "recovers")
+    harness.crm.fail_once("recovers", BUSY)
+    harness.crm.fail_always("fails", BUSY)
+    run_attempt = opened(harness, "silent", "recovers", "fails", retryFailed=True, maxRetries=1)
+    assert harness.fetch(run_attempt) == {"fetched": 1, "failed": 2}
+    assert harness.outcomes(run_attempt) == {
         "silent": Outcome("failed", "fetch_incomplete", "Fiche not found in cache"),
         "recovers": Outcome("pending"),
         "fails": Outcome(
             "failed", "fetch_failed", "Fiche not found in cache: The CRM answered 503."
         ),
     }
-    assert (bench.crm.requests.count("recovers"), bench.crm.requests.count("fails")) == (2, 2)
+    assert (harness.crm.requests.count("recovers"), harness.crm.requests.count("fails")) == (2, 2)
 
 
 class SilentFor(FakeFicheSource):
@@ -173,45 +175,47 @@ class SilentFor(FakeFicheSource):
         return await super().details(fiche_id)
 
 
-def test_fetches_that_exceed_the_time_budget_fail(bench: Bench) -> None:
-    bench.crm = SilentFor(lambda: bench.rows(run_attempt)[0].stage == "fetched")
-    bench.add_to_crm("1", "silent")
-    run_attempt = opened(bench, "1", "silent")
-    assert bench.fetch(run_attempt) == {"fetched": 1, "failed": 1}
-    assert bench.outcomes(run_attempt) == {
+def test_fetches_that_exceed_the_time_budget_fail(harness: AutomationHarness) -> None:
+    harness.crm = SilentFor(lambda: harness.rows(run_attempt)[0].stage == "fetched")
+    harness.add_to_crm("1", "silent")
+    run_attempt = opened(harness, "1", "silent")
+    assert harness.fetch(run_attempt) == {"fetched": 1, "failed": 1}
+    assert harness.outcomes(run_attempt) == {
         "1": Outcome("pending"),
         "silent": Outcome("failed", "fetch_incomplete", "Fiche not found in cache"),
     }
 
 
-def test_the_fetch_budget_counts_from_the_start_of_the_run(bench: Bench) -> None:
-    bench.add_to_crm("1")
-    run_attempt = opened(bench, "1")
-    with bench.database.transaction() as session:
+def test_the_fetch_budget_counts_from_the_start_of_the_run(harness: AutomationHarness) -> None:
+    harness.add_to_crm("1")
+    run_attempt = opened(harness, "1")
+    with harness.database.transaction() as session:
         at = database_time(session) - timedelta(seconds=FETCHING.budget_seconds)
         session.execute(update(RunPhaseRow).values(entered_at=at))
-    assert bench.fetch(run_attempt) == {"failed": 1}
-    assert bench.outcomes(run_attempt)["1"].reason == "fetch_incomplete"
+    assert harness.fetch(run_attempt) == {"failed": 1}
+    assert harness.outcomes(run_attempt)["1"].reason == "fetch_incomplete"
 
 
-def test_repeating_a_batch_does_not_fetch_completed_fiches_again(bench: Bench) -> None:
-    bench.add_to_crm("1", "2")
-    run_attempt = opened(bench, "1", "2", "3")
-    bench.crm.fail_once("3", ZeroDivisionError())  # type: ignore[arg-type]  a bug, on purpose
+def test_repeating_a_batch_does_not_fetch_completed_fiches_again(
+    harness: AutomationHarness,
+) -> None:
+    harness.add_to_crm("1", "2")
+    run_attempt = opened(harness, "1", "2", "3")
+    harness.crm.fail_once("3", ZeroDivisionError())  # type: ignore[arg-type]  a bug, on purpose
     with pytest.raises(ZeroDivisionError):
-        bench.fetch(run_attempt)
-    bench.fetch(run_attempt)
-    assert sorted(bench.crm.requests) == ["1", "2", "3", "3"]
-    assert bench.statuses(run_attempt) == ["pending", "pending", "ignored"]
-    assert bench.fetch(run_attempt) == {}
+        harness.fetch(run_attempt)
+    harness.fetch(run_attempt)
+    assert sorted(harness.crm.requests) == ["1", "2", "3", "3"]
+    assert harness.statuses(run_attempt) == ["pending", "pending", "ignored"]
+    assert harness.fetch(run_attempt) == {}
 
 
-def test_a_fenced_off_attempt_writes_nothing(bench: Bench) -> None:
-    bench.add_to_crm("1")
-    old = opened(bench, "1", "2", "3")
-    bench.take_over(old)
+def test_a_fenced_off_attempt_writes_nothing(harness: AutomationHarness) -> None:
+    harness.add_to_crm("1")
+    old = opened(harness, "1", "2", "3")
+    harness.take_over(old)
     with pytest.raises(StaleAttemptError):
-        bench.fetch(old)
-    assert bench.statuses(old) == ["pending"] * 3
-    with bench.database.reading() as session:
+        harness.fetch(old)
+    assert harness.statuses(old) == ["pending"] * 3
+    with harness.database.reading() as session:
         assert session.scalar(select(func.count()).select_from(FicheCacheRow)) == 0

@@ -43,7 +43,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.audits import configurations
-from automation_pipeline_tests.automation.bench import Bench
+from automation_pipeline_tests.automation.harness import AutomationHarness
 from automation_pipeline_tests.factories import make_launch, make_schedule
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import summary
@@ -410,11 +410,11 @@ def test_a_backfill_range_is_limited(database: Database, clock: FakeClock) -> No
 def test_a_preview_lists_kept_dropped_and_ignored_fiches_and_writes_nothing(
     database: Database, clock: FakeClock
 ) -> None:
-    bench = Bench(database, clock)
-    bench.sell("known", *bench.calls("known", 3), text=None)
+    harness = AutomationHarness(database, clock)
+    harness.sell("known", *harness.calls("known", 3), text=None)
     yesterday, before = TODAY - timedelta(days=1), TODAY - timedelta(days=2)
-    bench.crm.set_sales(yesterday, summary("known"), summary("new"), summary("over"))
-    bench.crm.fail_always(before.isoformat(), TransientError("The CRM did not answer in time."))
+    harness.crm.set_sales(yesterday, summary("known"), summary("new"), summary("over"))
+    harness.crm.fail_always(before.isoformat(), TransientError("The CRM did not answer in time."))
     selection = {
         "mode": "date_range",
         "dateRange": "custom",
@@ -423,7 +423,7 @@ def test_a_preview_lists_kept_dropped_and_ignored_fiches_and_writes_nothing(
         "maxFiches": 2,
         "maxRecordingsPerFiche": 2,
     }
-    config, schedule = bench.automatic(), make_schedule(database, clock, ficheSelection=selection)
+    config, schedule = harness.automatic(), make_schedule(database, clock, ficheSelection=selection)
 
     def counts() -> list[int | None]:
         with database.reading() as session:
@@ -435,7 +435,7 @@ def test_a_preview_lists_kept_dropped_and_ignored_fiches_and_writes_nothing(
         preview_schedule(
             schedule.id,
             database=database,
-            source=bench.crm,
+            source=harness.crm,
             clock=clock,
             semaphore=Semaphore(DatabasePermits(database), "crm", 3, "me"),
         )

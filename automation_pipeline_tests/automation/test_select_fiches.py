@@ -252,21 +252,21 @@ def test_an_empty_selection_has_no_batches_and_a_reason(
 def test_uncertain_fiches_are_kept_until_their_details_are_fetched(
     database: Database, clock: FakeClock
 ) -> None:
-    bench = AuditHarness(database, clock)
+    harness = AuditHarness(database, clock)
     for fiche_id in ("1", "2", "3"):
-        bench.sell(fiche_id)
-    bench.audit("3", bench.configure(1))
-    bench.crm.set_sales(YESTERDAY, *(summary(fiche_id) for fiche_id in ("1", "2", "3", "4")))
-    bench.crm.add(fiche("4", groupe="OTHER"))
+        harness.sell(fiche_id)
+    harness.audit("3", harness.configure(1))
+    harness.crm.set_sales(YESTERDAY, *(summary(fiche_id) for fiche_id in ("1", "2", "3", "4")))
+    harness.crm.add(fiche("4", groupe="OTHER"))
     for selection_fields in ({}, {"mode": "manual", "ficheIds": ["1", "2", "3", "4"]}):
         run_attempt = opened(
             database, clock, groupes=["NORD"], onlyUnaudited=True, **selection_fields
         )
-        run_selection(run_attempt, database, clock, bench.crm)
+        run_selection(run_attempt, database, clock, harness.crm)
         assert read_run(database, run_attempt)[1] == ["4"]
         assert summary_of(database, run_attempt)["dropped"]["groupe_not_selected"] == 3
         run_attempt = opened(database, clock, onlyUnaudited=True, **selection_fields)
-        run_selection(run_attempt, database, clock, bench.crm)
+        run_selection(run_attempt, database, clock, harness.crm)
         assert read_run(database, run_attempt)[1] == ["1", "2", "4"]
         assert summary_of(database, run_attempt)["dropped"]["audited"] == 1
 

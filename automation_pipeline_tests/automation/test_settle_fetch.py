@@ -8,7 +8,7 @@ from automation_pipeline.automation.queries.runs import StaleAttemptError
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.automation.bench import Bench
+from automation_pipeline_tests.automation.harness import AutomationHarness
 from automation_pipeline_tests.fakes.clock import FakeClock
 
 FETCHED = "Fiche detail fetch complete (distributed)"
@@ -16,8 +16,8 @@ STOPPED = "continueOnError=false and details are missing: transcription and audi
 
 
 @pytest.fixture
-def bench(database: Database, clock: FakeClock) -> Bench:
-    made = Bench(database, clock)
+def harness(database: Database, clock: FakeClock) -> AutomationHarness:
+    made = AutomationHarness(database, clock)
     made.add_to_crm("with-calls")
     made.add_to_crm("without-calls", calls=0)
     made.crm.fail_always("broken", TransientError("The CRM answered 503."))
@@ -52,55 +52,57 @@ def test_settling_decides_which_fiches_continue(
     fields: dict[str, Any],
     statuses: list[str],
     batches: list[int],
-    bench: Bench,
+    harness: AutomationHarness,
 ) -> None:
-    run_attempt = bench.prepare_work(*fiches, **fields)
-    assert bench.statuses(run_attempt) == statuses
-    assert bench.settle(run_attempt) == batches
-    with bench.database.reading() as session:
+    run_attempt = harness.prepare_work(*fiches, **fields)
+    assert harness.statuses(run_attempt) == statuses
+    assert harness.settle(run_attempt) == batches
+    with harness.database.reading() as session:
         row = session.get_one(RunRow, run_attempt.run_id)
         stopped = "broken" in fiches and not fields.get("continueOnError", True)
-        assert (row.fetched_at, row.stopped_after_fetch) == (bench.clock.now(), stopped)
-    assert bench.logs(run_attempt).count(FETCHED) == 1
-    assert bench.logs(run_attempt).count(STOPPED) == stopped
+        assert (row.fetched_at, row.stopped_after_fetch) == (harness.clock.now(), stopped)
+    assert harness.logs(run_attempt).count(FETCHED) == 1
+    assert harness.logs(run_attempt).count(STOPPED) == stopped
 
 
-def test_a_stopped_run_neither_transcribes_nor_audits(bench: Bench) -> None:
-    run = bench.run(*ONE_BROKEN, continueOnError=False)
+def test_a_stopped_run_neither_transcribes_nor_audits(harness: AutomationHarness) -> None:
+    run = harness.run(*ONE_BROKEN, continueOnError=False)
     assert (run.status, run.transcriptions_run, run.audits_run) == ("partial", 0, 0)
-    assert (bench.speech.requests, bench.model.questions) == ([], [])
+    assert (harness.speech.requests, harness.model.questions) == ([], [])
 
 
 @pytest.mark.parametrize(("continue_on_error", "batches"), [(True, [0]), (False, [])])
 def test_a_later_attempt_settles_like_the_first(
-    continue_on_error: bool, batches: list[int], bench: Bench
+    continue_on_error: bool, batches: list[int], harness: AutomationHarness
 ) -> None:
-    run_attempt = bench.prepare_work(*ONE_BROKEN, continueOnError=continue_on_error)
-    before = bench.statuses(run_attempt)
-    later = bench.take_over(run_attempt)
-    assert bench.settle(later) == batches
-    assert bench.statuses(later) == before
-    assert bench.logs(run_attempt).count(FETCHED) == 1
+    run_attempt = harness.prepare_work(*ONE_BROKEN, continueOnError=continue_on_error)
+    before = harness.statuses(run_attempt)
+    later = harness.take_over(run_attempt)
+    assert harness.settle(later) == batches
+    assert harness.statuses(later) == before
+    assert harness.logs(run_attempt).count(FETCHED) == 1
     with pytest.raises(StaleAttemptError):
-        bench.settle(run_attempt)
+        harness.settle(run_attempt)
 
 
-def test_a_transcription_failure_does_not_count_as_a_fetch_failure(bench: Bench) -> None:
+def test_a_transcription_failure_does_not_count_as_a_fetch_failure(
+    harness: AutomationHarness,
+) -> None:
     """A run interrupted during transcription continues: the fetch was already settled."""
-    bench.add_to_crm("untranscribable")
-    bench.speech.fail_always(bench.url("untranscribable"), TransientError("status=429"))
-    run_attempt = bench.prepare_work(
+    harness.add_to_crm("untranscribable")
+    harness.speech.fail_always(harness.url("untranscribable"), TransientError("status=429"))
+    run_attempt = harness.prepare_work(
         "with-calls", "untranscribable", continueOnError=False, runAudits=False
     )
-    bench.run_work(run_attempt)
-    assert bench.statuses(run_attempt) == ["successful", "failed"]
-    later = bench.take_over(run_attempt)
-    assert bench.settle(later) == []
-    with bench.database.reading() as session:
+    harness.run_work(run_attempt)
+    assert harness.statuses(run_attempt) == ["successful", "failed"]
+    later = harness.take_over(run_attempt)
+    assert harness.settle(later) == []
+    with harness.database.reading() as session:
         assert not session.get_one(RunRow, run_attempt.run_id).stopped_after_fetch
 
 
-def test_settling_a_finished_run_returns_no_batches(bench: Bench) -> None:
-    run_attempt = bench.prepare_work("without-calls")
-    bench.finalise(run_attempt)
-    assert bench.settle(run_attempt) == []
+def test_settling_a_finished_run_returns_no_batches(harness: AutomationHarness) -> None:
+    run_attempt = harness.prepare_work("without-calls")
+    harness.finalise(run_attempt)
+    assert harness.settle(run_attempt) == []

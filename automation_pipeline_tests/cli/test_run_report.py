@@ -73,17 +73,17 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
 
 
 @pytest.fixture
-def bench(terminal: Terminal) -> AuditHarness:
+def harness(terminal: Terminal) -> AuditHarness:
     return AuditHarness(
         terminal.database, FakeClock(STARTED_AT), FakeLanguageModel(answer_by_transcript)
     )
 
 
 @pytest.fixture
-def run_id(bench: AuditHarness) -> int:
+def run_id(harness: AuditHarness) -> int:
     """Create a run that ended after 9 s, with 1 s for selection and 2 s for fetching."""
-    run_id = a_reported_run(bench)
-    with bench.database.transaction() as session:
+    run_id = a_reported_run(harness)
+    with harness.database.transaction() as session:
         change_run(
             session,
             run_id,
@@ -98,15 +98,15 @@ def run_id(bench: AuditHarness) -> int:
     return run_id
 
 
-def page_of(bench: AuditHarness, run_id: int, **most: int) -> Page:
-    with bench.database.reading() as session:
+def page_of(harness: AuditHarness, run_id: int, **most: int) -> Page:
+    with harness.database.reading() as session:
         return Page(run_page(run_report(session, run_id, **most)))
 
 
 def test_the_page_shows_status_ledger_check_phases_causes_and_selection(
-    bench: AuditHarness, run_id: int
+    harness: AuditHarness, run_id: int
 ) -> None:
-    result = " ".join(page_of(bench, run_id).printed.split())
+    result = " ".join(page_of(harness, run_id).printed.split())
     assert f"Run {run_id}: partial" in result
     assert (
         "4 selected = 2 successful + 1 failed + 1 ignored: every fiche has ended, once." in result
@@ -122,8 +122,8 @@ def test_the_page_shows_status_ledger_check_phases_causes_and_selection(
     assert "secret frames" not in result
 
 
-def test_fiches_link_to_their_audits_and_quotations(bench: AuditHarness, run_id: int) -> None:
-    page = page_of(bench, run_id)
+def test_fiches_link_to_their_audits_and_quotations(harness: AuditHarness, run_id: int) -> None:
+    page = page_of(harness, run_id)
     links, anchors = page.values("href"), page.values("id")
     assert {link.removeprefix("#") for link in links} == set(anchors)
     assert len(anchors) == 2
@@ -132,8 +132,8 @@ def test_fiches_link_to_their_audits_and_quotations(bench: AuditHarness, run_id:
     assert "4 ignored not_found: Fiche not found (404)" in result
 
 
-def test_stored_text_is_escaped(bench: AuditHarness, run_id: int) -> None:
-    page = page_of(bench, run_id)
+def test_stored_text_is_escaped(harness: AuditHarness, run_id: int) -> None:
+    page = page_of(harness, run_id)
     assert not {"script", "img", "iframe", "link", "object"} & set(page.tags)
     assert not [name for name, _value in page.attributes if name.startswith("on")]
     assert f"The call {EVIL}" in page.printed
@@ -141,23 +141,23 @@ def test_stored_text_is_escaped(bench: AuditHarness, run_id: int) -> None:
     assert f"Sales {EVIL}" in page.printed
 
 
-def test_the_page_has_no_external_resources(bench: AuditHarness, run_id: int) -> None:
-    page = page_of(bench, run_id)
+def test_the_page_has_no_external_resources(harness: AuditHarness, run_id: int) -> None:
+    page = page_of(harness, run_id)
     assert page.values("src") == []
     assert all(link.startswith("#") for link in page.values("href"))
     assert "default-src 'none'; style-src 'unsafe-inline'" in page.values("content")
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         style = run_page(run_report(session, run_id)).partition("</style>")[0]
     assert "prefers-color-scheme: dark" in style
     assert "url(" not in style
     assert "@import" not in style
 
 
-def test_a_large_run_is_summarised(bench: AuditHarness, run_id: int) -> None:
-    result = page_of(bench, run_id, most_fiches=3, most_in_full=0).printed
+def test_a_large_run_is_summarised(harness: AuditHarness, run_id: int) -> None:
+    result = page_of(harness, run_id, most_fiches=3, most_in_full=0).printed
     assert "And 1 more fiches, which this page leaves out." in result
     assert "And 1 more audits, which this page leaves out." in result
-    page_with_one_audit = page_of(bench, run_id, most_in_full=1)
+    page_with_one_audit = page_of(harness, run_id, most_in_full=1)
     assert (
         "The steps of the 1 with the lowest scores are shown below" in page_with_one_audit.printed
     )
@@ -172,20 +172,20 @@ def test_a_large_run_is_summarised(bench: AuditHarness, run_id: int) -> None:
         (2, "2 selected = 2 successful + 0 "),
     ],
 )
-def test_an_active_run_shows_its_progress(bench: AuditHarness, ended: int, message: str) -> None:
-    run_id = open_a_run(bench, ("1", "2"))
-    with bench.database.transaction() as session:
+def test_an_active_run_shows_its_progress(harness: AuditHarness, ended: int, message: str) -> None:
+    run_id = open_a_run(harness, ("1", "2"))
+    with harness.database.transaction() as session:
         for fiche_id in ("1", "2")[:ended]:
             end(session, run_id, fiche_id, "successful")
-    assert message in page_of(bench, run_id).printed
+    assert message in page_of(harness, run_id).printed
 
 
-def test_rows_that_do_not_add_up_are_reported(bench: AuditHarness, run_id: int) -> None:
-    with bench.database.transaction() as session:
+def test_rows_that_do_not_add_up_are_reported(harness: AuditHarness, run_id: int) -> None:
+    with harness.database.transaction() as session:
         change_run(session, run_id, selected_fiches=5)
     assert (
         "The counts do not add up: 5 selected = 2 successful + 1 failed + 1 ignored is false."
-        in page_of(bench, run_id).printed
+        in page_of(harness, run_id).printed
     )
 
 

@@ -40,8 +40,8 @@ def test_fiches_of_several_days_are_read_in_one_query_ordered_by_day(
 def test_fiches_selected_by_id_keep_their_order_even_if_not_mirrored(
     database: Database, clock: FakeClock
 ) -> None:
-    bench = AuditHarness(database, clock)
-    bench.sell("2")
+    harness = AuditHarness(database, clock)
+    harness.sell("2")
     with database.reading() as session:
         found = fiches_named(session, ["9", "2", "9"])
     assert found == [FicheCandidate("9"), FicheCandidate("2", "TEAM R1"), FicheCandidate("9")]
@@ -52,10 +52,10 @@ def test_fiches_selected_by_id_keep_their_order_even_if_not_mirrored(
 def test_a_latest_audit_counts_unless_it_is_incomplete(
     status: AuditStatus, is_latest: bool, database: Database, clock: FakeClock
 ) -> None:
-    bench = AuditHarness(database, clock)
-    bench.sell("1")
-    bench.sell("2")
-    audit_id = bench.audit("1", bench.configure(1)).audit_id
+    harness = AuditHarness(database, clock)
+    harness.sell("1")
+    harness.sell("2")
+    audit_id = harness.audit("1", harness.configure(1)).audit_id
     with database.transaction() as session:
         audit = session.get_one(AuditRow, audit_id)
         audit.status, audit.is_latest, audit.score_percentage = status, is_latest, None

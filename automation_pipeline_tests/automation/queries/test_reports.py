@@ -35,17 +35,17 @@ from automation_pipeline_tests.fiches.queries.mirror import statements
 
 
 @pytest.fixture
-def bench(database: Database, clock: FakeClock) -> AuditHarness:
+def harness(database: Database, clock: FakeClock) -> AuditHarness:
     return AuditHarness(database, clock, FakeLanguageModel(answer_by_transcript))
 
 
-def report(bench: AuditHarness, run_id: int, **most: int) -> RunReport:
-    with bench.database.reading() as session:
+def report(harness: AuditHarness, run_id: int, **most: int) -> RunReport:
+    with harness.database.reading() as session:
         return run_report(session, run_id, **most)
 
 
-def test_failed_fiches_are_listed_first_with_their_errors(bench: AuditHarness) -> None:
-    result = report(bench, a_reported_run(bench))
+def test_failed_fiches_are_listed_first_with_their_errors(harness: AuditHarness) -> None:
+    result = report(harness, a_reported_run(harness))
     assert [(fiche.fiche_id, fiche.status, fiche.reason, fiche.why) for fiche in result.fiches] == [
         ("3", "failed", "transcription_incomplete", f"The call {EVIL}"),
         ("4", "ignored", "not_found", "Fiche not found (404)"),
@@ -60,8 +60,8 @@ def test_failed_fiches_are_listed_first_with_their_errors(bench: AuditHarness) -
     ]
 
 
-def test_reported_audits_include_their_quotations(bench: AuditHarness) -> None:
-    good, bad = report(bench, a_reported_run(bench)).audits
+def test_reported_audits_include_their_quotations(harness: AuditHarness) -> None:
+    good, bad = report(harness, a_reported_run(harness)).audits
     assert (good.fiche_id, good.niveau, good.score) == ("1", "EXCELLENT", 100.0)
     assert (bad.fiche_id, [step.position for step in bad.steps]) == ("2", [1, 2])
     present, absent = bad.steps[0].points
@@ -70,64 +70,66 @@ def test_reported_audits_include_their_quotations(bench: AuditHarness) -> None:
 
 
 def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(
-    bench: AuditHarness,
+    harness: AuditHarness,
 ) -> None:
-    run_id = a_reported_run(bench)
-    result = report(bench, run_id, most_in_full=1)
+    run_id = a_reported_run(harness)
+    result = report(harness, run_id, most_in_full=1)
     assert [(audit.fiche_id, bool(audit.steps)) for audit in result.audits] == [
         ("1", False),
         ("2", True),
     ]
-    short = report(bench, run_id, most_fiches=3)
+    short = report(harness, run_id, most_fiches=3)
     assert [fiche.fiche_id for fiche in short.fiches] == ["3", "4", "1"]
     assert ([audit.fiche_id for audit in short.audits], short.audit_count) == (["1"], 2)
     assert short.tally.selected == 4
 
 
-def test_started_phases_are_reported_with_their_ends(bench: AuditHarness) -> None:
-    run_id = open_a_run(bench, ("1",))
-    at = bench.clock.now()
-    assert [(span.name, span.ended_at) for span in report(bench, run_id).phases] == [
+def test_started_phases_are_reported_with_their_ends(harness: AuditHarness) -> None:
+    run_id = open_a_run(harness, ("1",))
+    at = harness.clock.now()
+    assert [(span.name, span.ended_at) for span in report(harness, run_id).phases] == [
         ("selection", at),
         ("fetching", None),
     ]
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         change_run(session, run_id, fetched_at=at + timedelta(seconds=3))
-    assert [span.name for span in report(bench, run_id).phases][2:] == ["transcribing and auditing"]
+    assert [span.name for span in report(harness, run_id).phases][2:] == [
+        "transcribing and auditing"
+    ]
 
 
-def test_the_query_count_does_not_depend_on_the_size_of_the_run(bench: AuditHarness) -> None:
-    config_id = bench.configure()
-    record_sales(bench, *"123456")
+def test_the_query_count_does_not_depend_on_the_size_of_the_run(harness: AuditHarness) -> None:
+    config_id = harness.configure()
+    record_sales(harness, *"123456")
     counts = []
     for number, ids in enumerate((("1",), tuple("23456"))):
-        run_id = open_a_run(bench, ids)
+        run_id = open_a_run(harness, ids)
         for fiche_id in ids:
-            bench.audit(fiche_id, config_id, f"audit-{number}-{fiche_id}", run_id=run_id)
-        with statements(bench.database) as sent:
-            assert len(report(bench, run_id).audits) == len(ids)
+            harness.audit(fiche_id, config_id, f"audit-{number}-{fiche_id}", run_id=run_id)
+        with statements(harness.database) as sent:
+            assert len(report(harness, run_id).audits) == len(ids)
         counts.append(len(sent))
-        with bench.database.transaction() as session:
-            change_run(session, run_id, status="completed", completed_at=bench.clock.now())
+        with harness.database.transaction() as session:
+            change_run(session, run_id, status="completed", completed_at=harness.clock.now())
     assert counts[0] == counts[1]
 
 
-def test_the_report_lists_the_sales_days_of_the_fiches(bench: AuditHarness) -> None:
-    record_sales(bench, "1", "2")
-    record_sales(bench, "3", day=date(2026, 2, 1))
-    record_sales(bench, "5", day=date(2026, 1, 31))
-    run_id = open_a_run(bench, ("1", "3", "4"))
-    with bench.database.reading() as session:
+def test_the_report_lists_the_sales_days_of_the_fiches(harness: AuditHarness) -> None:
+    record_sales(harness, "1", "2")
+    record_sales(harness, "3", day=date(2026, 2, 1))
+    record_sales(harness, "5", day=date(2026, 1, 31))
+    run_id = open_a_run(harness, ("1", "3", "4"))
+    with harness.database.reading() as session:
         assert days_covered(session, run_id) == {date(2026, 2, 1): True, DAY: False}
 
 
-def test_an_unknown_run_has_no_report(bench: AuditHarness) -> None:
+def test_an_unknown_run_has_no_report(harness: AuditHarness) -> None:
     with pytest.raises(NotFoundError):
-        report(bench, 99)
+        report(harness, 99)
 
 
-def quality(bench: AuditHarness) -> QualityDay:
-    with bench.database.reading() as session:
+def quality(harness: AuditHarness) -> QualityDay:
+    with harness.database.reading() as session:
         found = quality_of(session, DAY)
         assert audits_on(session, DAY) == len(found.audits)
         return found
@@ -138,10 +140,10 @@ def found(audits: tuple[DayAudit, ...]) -> list[tuple[str, int, str]]:
 
 
 def test_a_day_has_fiches_audits_failed_points_and_causes(
-    bench: AuditHarness,
+    harness: AuditHarness,
 ) -> None:
-    a_reported_run(bench)
-    day = quality(bench)
+    a_reported_run(harness)
+    day = quality(harness)
     assert day.fiches == (
         FicheSold("1", "NORD", True),
         FicheSold("2", "SUD", True),
@@ -161,65 +163,65 @@ def test_a_day_has_fiches_audits_failed_points_and_causes(
     assert day.failures == {"transcription_incomplete": 1}
 
 
-def test_only_the_latest_audit_that_was_not_deleted_counts(bench: AuditHarness) -> None:
-    config_id = bench.configure()
-    record_sales(bench, "1", "2")
-    bench.audit("1", config_id, "first")
-    second = bench.audit("1", config_id, "second")
-    gone = bench.audit("2", config_id, "gone")
-    with bench.database.transaction() as session:
-        set_deleted(session, gone.audit_id, bench.clock.now())
-    assert found(quality(bench).audits) == [("1", second.audit_id, "completed")]
+def test_only_the_latest_audit_that_was_not_deleted_counts(harness: AuditHarness) -> None:
+    config_id = harness.configure()
+    record_sales(harness, "1", "2")
+    harness.audit("1", config_id, "first")
+    second = harness.audit("1", config_id, "second")
+    gone = harness.audit("2", config_id, "gone")
+    with harness.database.transaction() as session:
+        set_deleted(session, gone.audit_id, harness.clock.now())
+    assert found(quality(harness).audits) == [("1", second.audit_id, "completed")]
 
 
-def test_an_audit_without_a_verdict_has_no_score(bench: AuditHarness) -> None:
-    config_id = bench.configure()
-    record_sales(bench, "1", text=None)
-    bench.audit("1", config_id)
-    [audit] = quality(bench).audits
+def test_an_audit_without_a_verdict_has_no_score(harness: AuditHarness) -> None:
+    config_id = harness.configure()
+    record_sales(harness, "1", text=None)
+    harness.audit("1", config_id)
+    [audit] = quality(harness).audits
     assert (audit.status, audit.score, audit.is_compliant) == ("incomplete", None, None)
     assert audit.error
 
 
-def test_only_the_newest_run_of_a_fiche_counts(bench: AuditHarness) -> None:
-    record_sales(bench, "1", "2", "3", "4")
+def test_only_the_newest_run_of_a_fiche_counts(harness: AuditHarness) -> None:
+    record_sales(harness, "1", "2", "3", "4")
     values = {"1": "fetch_failed", "2": "fetch_failed", "3": "fetch_failed", "4": None}
-    _a_run_failed(bench, values)
-    assert list(quality(bench).failures.items()) == [("fetch_failed", 3), ("unknown", 1)]
-    _a_run_failed(bench, {"2": "transcription_incomplete"})
-    retried = open_a_run(bench, ("1",))
-    with bench.database.transaction() as session:
+    _a_run_failed(harness, values)
+    assert list(quality(harness).failures.items()) == [("fetch_failed", 3), ("unknown", 1)]
+    _a_run_failed(harness, {"2": "transcription_incomplete"})
+    retried = open_a_run(harness, ("1",))
+    with harness.database.transaction() as session:
         end(session, retried, "1", "successful")
-    assert quality(bench).failures == {
+    assert quality(harness).failures == {
         "fetch_failed": 1,
         "transcription_incomplete": 1,
         "unknown": 1,
     }
 
 
-def _a_run_failed(bench: AuditHarness, reasons: Mapping[str, str | None]) -> None:
-    run_id = open_a_run(bench, tuple(reasons))
-    with bench.database.transaction() as session:
+def _a_run_failed(harness: AuditHarness, reasons: Mapping[str, str | None]) -> None:
+    run_id = open_a_run(harness, tuple(reasons))
+    with harness.database.transaction() as session:
         for fiche_id, reason in reasons.items():
             end(session, run_id, fiche_id, "failed", reason=reason, error="It failed")
-        change_run(session, run_id, status="failed", completed_at=bench.clock.now())
+        change_run(session, run_id, status="failed", completed_at=harness.clock.now())
 
 
-def test_an_unknown_day_is_empty(bench: AuditHarness) -> None:
-    assert quality(bench) == QualityDay(
+def test_an_unknown_day_is_empty(harness: AuditHarness) -> None:
+    assert quality(harness) == QualityDay(
         day=DAY, fiches=(), audits=(), failing_points=(), failures={}
     )
 
 
-def test_the_query_count_does_not_depend_on_the_size_of_the_day(bench: AuditHarness) -> None:
-    config_id = bench.configure()
-    record_sales(bench, "1")
-    bench.audit("1", config_id)
-    with statements(bench.database) as short:
-        quality(bench)
-    record_sales(bench, *"123456")
+def test_the_query_count_does_not_depend_on_the_size_of_the_day(harness: AuditHarness) -> None:
+    config_id = harness.configure()
+    record_sales(harness, "1")
+    harness.audit("1", config_id)
+    with statements(harness.database) as short:
+        quality(harness)
+    record_sales(harness, *"123456")
     for fiche_id in "23456":
-        bench.audit(fiche_id, config_id, f"audit-{fiche_id}")
-    with statements(bench.database) as long:
-        assert len(quality(bench).audits) == 6
+        harness.audit(fiche_id, config_id, f"audit-{fiche_id}")
+    with statements(harness.database) as long:
+        assert len(quality(harness).audits) == 6
     assert len(long) == len(short)

@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from automation_pipeline import bootstrap
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.automation.bench import Bench
+from automation_pipeline_tests.automation.harness import AutomationHarness
 from automation_pipeline_tests.defs.automation.test_job import execute, services_of
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -28,24 +28,24 @@ def test_the_number_of_statements_per_fiche_is_bounded(
     async def answer_later(_request: object) -> None:
         await asyncio.sleep(0.02)
 
-    bench = Bench(database, clock)
-    bench.speech = FakeSpeechToText(otherwise=transcript_of, at_once=20, during_call=answer_later)
-    bench.model = FakeLanguageModel(during_call=answer_later)
+    harness = AutomationHarness(database, clock)
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, at_once=20, during_call=answer_later)
+    harness.model = FakeLanguageModel(during_call=answer_later)
     monkeypatch.setenv("AUDIT_RUN_CONCURRENCY", "20")
-    monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
-    bench.automatic(2)
+    monkeypatch.setattr(bootstrap, "services", lambda: services_of(harness))
+    harness.automatic(2)
     counts = [
-        statements_of_run(bench, fiches, first) for fiches, first in ((FEW, 1000), (MANY, 2000))
+        statements_of_run(harness, fiches, first) for fiches, first in ((FEW, 1000), (MANY, 2000))
     ]
     few, many = counts
     assert (many - few) / (MANY - FEW) <= MOST_STATEMENTS_PER_FICHE
 
 
-def statements_of_run(bench: Bench, fiches: int, first_id: int) -> int:
+def statements_of_run(harness: AutomationHarness, fiches: int, first_id: int) -> int:
     fiche_ids = [str(first_id + number) for number in range(fiches)]
-    bench.add_to_crm(*fiche_ids, calls=2)
-    with counted(bench.database) as statements:
-        result, _ = execute(bench, *fiche_ids)
+    harness.add_to_crm(*fiche_ids, calls=2)
+    with counted(harness.database) as statements:
+        result, _ = execute(harness, *fiche_ids)
     assert result.success
     return len(statements)
 

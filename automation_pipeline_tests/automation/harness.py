@@ -36,7 +36,7 @@ from automation_pipeline.transcription.runs import (
     transcribe_fiches,
     work_on_runs,
 )
-from automation_pipeline_tests.audits.harness import AuditHarness as AuditBench
+from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.factories import (
     make_launch,
     make_schedule,
@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass
-class Bench(AuditBench):
+class AutomationHarness(AuditHarness):
     speech: FakeSpeechToText = field(
         default_factory=lambda: FakeSpeechToText(otherwise=transcript_of)
     )
@@ -102,7 +102,7 @@ class Bench(AuditBench):
         return self.run_schedule(self.schedule(*fiche_ids, **fields).id)
 
     def run_schedule(self, schedule_id: int, launch: str = ROOT) -> Run:
-        return self.run_stages(self.open(schedule_id, launch))
+        return self.run_steps(self.open(schedule_id, launch))
 
     def open(self, schedule_id: int, launch: str = ROOT, **fields: object) -> RunAttempt:
         return open_run(
@@ -114,20 +114,20 @@ class Bench(AuditBench):
         schedule_id = self.read(run_attempt).schedule_id
         return self.open(schedule_id, launch, run_id=run_attempt.run_id, is_next=True)
 
-    def run_stages(self, run_attempt: RunAttempt) -> Run:
-        for stage in self.stages:
-            stage(run_attempt)
+    def run_steps(self, run_attempt: RunAttempt) -> Run:
+        for step in self.steps:
+            step(run_attempt)
         return self.finalise(run_attempt)
 
     @property
-    def stages(self) -> Sequence[Callable[[RunAttempt], object]]:
+    def steps(self) -> Sequence[Callable[[RunAttempt], object]]:
         return self.select, self.fetch, self.settle, self.run_work
 
     def prepare_work(self, *fiche_ids: str, **fields: object) -> RunAttempt:
-        """Open a run and execute all stages before transcription."""
+        """Open a run and execute all steps before transcription."""
         run_attempt = self.open(self.schedule(*fiche_ids, **fields).id)
-        for stage in self.stages[:3]:
-            stage(run_attempt)
+        for step in self.steps[:3]:
+            step(run_attempt)
         return run_attempt
 
     def select(self, run_attempt: RunAttempt) -> Sequence[int]:
