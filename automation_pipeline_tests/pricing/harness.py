@@ -1,4 +1,4 @@
-"""Test harness for pricing: a fake shop with unlimited points, rules, runs and their results."""
+"""Test harness for pricing: creates rules and runs, works on runs with a fake shop, reads the results."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -52,7 +52,7 @@ _TENTH_OFF: dict[str, object] = {
 
 @dataclass
 class PricingHarness:
-    """`shop_options` configure the storefront. The bucket is large enough that no call waits for points."""
+    """`shop_options` are options of the storefront. The bucket is so large that no call waits for points."""
 
     database: Database
     clock: FakeClock
@@ -86,7 +86,7 @@ class PricingHarness:
         return run_loop(work)
 
     def rule(self, *, project_id: str = "default", **fields: object) -> PricingRule:
-        """Create a rule: 10 % off everything in EUR. `fields` override fields of the input document."""
+        """Create a rule, by default 10 % off everything in EUR. `fields` override fields of its document."""
         given = _TENTH_OFF | fields
         return create_rule(
             given, project_id=project_id, database=self.database, clock=self.clock, actor=CREATOR
@@ -182,12 +182,12 @@ class PricingHarness:
         return {target.variant_id or "": target.status for target in self.targets(run_id)}
 
     def skipped(self, run_id: int) -> list[SkippedVariantRow]:
-        its = SkippedVariantRow.rule_run_id == run_id
-        return self._rows(select(SkippedVariantRow).where(its).order_by(SkippedVariantRow.id))
+        of_run = SkippedVariantRow.rule_run_id == run_id
+        return self._rows(select(SkippedVariantRow).where(of_run).order_by(SkippedVariantRow.id))
 
     def changes(self, run_id: int) -> list[PriceChangeRow]:
-        its = PriceChangeRow.rule_run_id == run_id
-        return self._rows(select(PriceChangeRow).where(its).order_by(PriceChangeRow.id))
+        of_run = PriceChangeRow.rule_run_id == run_id
+        return self._rows(select(PriceChangeRow).where(of_run).order_by(PriceChangeRow.id))
 
     def checks(self, run_id: int) -> list[RuleCheckRow]:
         return self._rows(
@@ -195,8 +195,8 @@ class PricingHarness:
         )
 
     def transitions(self, machine: str, entity_id: int) -> list[tuple[str, str]]:
-        its = TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)
-        rows = self._rows(select(TransitionRow).where(*its).order_by(TransitionRow.id))
+        of_entity = TransitionRow.machine == machine, TransitionRow.entity_id == str(entity_id)
+        rows = self._rows(select(TransitionRow).where(*of_entity).order_by(TransitionRow.id))
         return [(row.from_state, row.to_state) for row in rows]
 
     def events(self, name: str | None = None) -> list[Event]:
@@ -223,12 +223,17 @@ class PricingHarness:
     def make_due(self, run_id: int) -> None:
         """Make the run and its waiting targets due now."""
         with self.database.transaction() as session:
-            waits = RuleTargetRow.rule_run_id == run_id, RuleTargetRow.next_attempt_at.is_not(None)
-            session.execute(
-                update(RuleTargetRow).where(*waits).values(next_attempt_at=database_now(-1.0))
+            waiting = (
+                RuleTargetRow.rule_run_id == run_id,
+                RuleTargetRow.next_attempt_at.is_not(None),
             )
-            its = RuleRunRow.id == run_id, RuleRunRow.resume_at.is_not(None)
-            session.execute(update(RuleRunRow).where(*its).values(resume_at=database_now(-1.0)))
+            session.execute(
+                update(RuleTargetRow).where(*waiting).values(next_attempt_at=database_now(-1.0))
+            )
+            postponed = RuleRunRow.id == run_id, RuleRunRow.resume_at.is_not(None)
+            session.execute(
+                update(RuleRunRow).where(*postponed).values(resume_at=database_now(-1.0))
+            )
 
     def expire_claim(self, run_id: int) -> None:
         """Expire the claim, as after missing heartbeats."""
@@ -242,35 +247,36 @@ class PricingHarness:
             return list(session.scalars(query))
 
 
-def during_first_write(harness: PricingHarness, what: Callable[[], object]) -> None:
-    """Call `what` once in a thread, during the first write, which waits for it."""
-    left = [what]
+def during_first_write(harness: PricingHarness, action: Callable[[], object]) -> None:
+    """Call `action` once in a thread, during the first write, which waits for it."""
+    pending = [action]
 
     async def during_call(kind: str, _subject: object) -> None:
-        if kind == "write" and left:
-            await asyncio.to_thread(left.pop())
+        if kind == "write" and pending:
+            await asyncio.to_thread(pending.pop())
 
     harness.shop._during_call = during_call
 
 
 def stop_during_first_write(
-    harness: PricingHarness, what: Callable[[], object], patch: pytest.MonkeyPatch
+    harness: PricingHarness, action: Callable[[], object], patch: pytest.MonkeyPatch
 ) -> None:
-    """Call `what` once, during the first write. The write continues after the worker has noticed the stop."""
-    seen: list[bool] = []
+    """Call `action`, which stops the worker, once during the first write. The write continues after the
+    worker has noticed the stop."""
+    results: list[bool] = []
     keep = worker.TargetWork.keep
 
     def recorded_keep(applying: worker.TargetWork) -> bool:
-        seen.append(keep(applying))
-        return seen[-1]
+        results.append(keep(applying))
+        return results[-1]
 
-    left = [what]
+    pending = [action]
 
     async def during_call(kind: str, _subject: object) -> None:
-        if kind == "write" and left:
-            await asyncio.to_thread(left.pop())
+        if kind == "write" and pending:
+            await asyncio.to_thread(pending.pop())
             # The second check happens after the worker has processed the first.
-            await wait_until_async(lambda: seen.count(False) > 1)
+            await wait_until_async(lambda: results.count(False) > 1)
 
     patch.setattr(worker.TargetWork, "keep", recorded_keep)
     patch.setattr(worker, "POLL_SECONDS", 0.02)
@@ -280,7 +286,7 @@ def stop_during_first_write(
 def run_with_failures(
     harness: PricingHarness, kinds: dict[str, str], *, hours: float = 0.0, **rule: object
 ) -> RuleRun:
-    """A run whose variants failed with these kinds of errors, `hours` ago."""
+    """Work on a run whose variants fail with these kinds of errors, `hours` ago."""
     run = harness.queued_run(harness.rule(**rule))
     for variant_id in kinds:
         harness.shop.refuse(variant_id)

@@ -32,17 +32,17 @@ NAME = "shop.test"
 def over_http(url: str) -> Storefront:
     """The simulator's shop."""
 
-    def opened() -> aclosing[ShopifyShop]:
+    def open_client() -> aclosing[ShopifyShop]:
         transport = httpx.AsyncHTTPTransport(verify=NO_CERTIFICATES)
         now = datetime(2026, 5, 4, tzinfo=UTC)
         return aclosing(
             ShopifyShop(url, SHOP_TOKEN, version="2026-10", now=lambda: now, transport=transport)
         )
 
-    return Storefront(NAME, opened, ShopOptions(), Meter())
+    return Storefront(NAME, open_client, ShopOptions(), Meter())
 
 
-def a_context(url: str, database: Database) -> PricingContext:
+def context_for(url: str, database: Database) -> PricingContext:
     return PricingContext(over_http(url), database, SystemClock())
 
 
@@ -56,17 +56,19 @@ def catalogue(url: str) -> list[Variant]:
     return asyncio.run(first_page())
 
 
-def drain(database_url: str, shop_url: str, variant_ids: Sequence[str], times: int) -> int:
+def read_prices_repeatedly(
+    database_url: str, shop_url: str, variant_ids: Sequence[str], times: int
+) -> int:
     """Read prices one call after the other; return the number of successes."""
 
     async def read() -> int:
-        context, well = a_context(shop_url, database), 0
+        context, successes = context_for(shop_url, database), 0
         async with context.storefront.open() as shop:
             for _ in range(times):
                 cost = shop.costs.reading(len(variant_ids))
                 called = await call_shop(lambda: shop.prices(variant_ids), cost, context)
-                well += called.failure is None
-        return well
+                successes += called.failure is None
+        return successes
 
     database = Database(database_url)
     try:
@@ -81,7 +83,7 @@ def write_many(
     """Set a price for each (product, variant); return the number of successes."""
 
     async def write_some(shop: Shop, left: list[tuple[str, str]]) -> int:
-        well = 0
+        successes = 0
         while left:
             product_id, variant_id = left.pop()
             wanted = [PriceWrite(variant_id, Price(1234, "EUR", None), writes_compare_at=False)]
@@ -90,8 +92,8 @@ def write_many(
                 shop.costs.write,
                 context,
             )
-            well += called.failure is None
-        return well
+            successes += called.failure is None
+        return successes
 
     async def write_all() -> int:
         left = list(writes)
@@ -99,7 +101,7 @@ def write_many(
             return sum(await asyncio.gather(*(write_some(shop, left) for _ in range(at_once))))
 
     database = Database(database_url)
-    context = a_context(shop_url, database)
+    context = context_for(shop_url, database)
     try:
         return asyncio.run(write_all())
     finally:
@@ -116,7 +118,7 @@ def may_call_now(database_url: str) -> bool:
         database.dispose()
 
 
-def take(database_url: str, run_id: int, owner: str) -> int:
+def try_claim(database_url: str, run_id: int, owner: str) -> int:
     """The token of this process's claim on the run; 0 without one."""
     database = Database(database_url)
     try:
@@ -127,7 +129,7 @@ def take(database_url: str, run_id: int, owner: str) -> int:
         database.dispose()
 
 
-def claim(database_url: str, run_id: int) -> int:
+def claim_targets(database_url: str, run_id: int) -> int:
     """The number of targets that this process claims."""
     database = Database(database_url)
     try:

@@ -1,4 +1,4 @@
-"""Rules and runs as database rows for pricing tests. Subprocesses can import this module."""
+"""Creates and reads rows of pricing for tests. Subprocesses can import this module."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

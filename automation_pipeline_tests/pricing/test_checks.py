@@ -164,7 +164,7 @@ def test_every_difference_has_its_severity(
     assert (detail.expected_price, detail.difference) == (900, difference)
     [event] = three_product_harness.events("automation.reconciliation.mismatch")
     assert event.key == f"{run.id}:{target.id}:mismatch:5m"
-    message = {
+    payload = {
         "targetId": str(target.id),
         "runId": str(run.id),
         "expected": 900,
@@ -172,7 +172,7 @@ def test_every_difference_has_its_severity(
     }
     assert (
         event.payload.items()
-        >= {**message, "severity": severity, "actual": detail.actual_price}.items()
+        >= {**payload, "severity": severity, "actual": detail.actual_price}.items()
     )
     assert (
         next(check for check in three_product_harness.checks(run.id) if check.name == "5m").worst
@@ -352,8 +352,8 @@ def test_reconciliation_of_all_runs_reads_each_variant_once(
         for one in reconcile_daily(four_product_harness)
     }
     assert reports == {str(first.id): (2, 0), str(second.id): (2, 1)}
-    [(_, asked)] = four_product_harness.shop.calls
-    assert sorted(asked) == ["101", "201", "301", "401"]
+    [(_, variant_ids)] = four_product_harness.shop.calls
+    assert sorted(variant_ids) == ["101", "201", "301", "401"]
     checks = {check.name: check for check in four_product_harness.checks(second.id)}
     assert (checks["2026-05-04"].mismatches, checks["2026-05-04"].worst) == (1, "critical")
     [event] = four_product_harness.events("automation.reconciliation.mismatch")

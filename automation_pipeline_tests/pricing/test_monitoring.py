@@ -27,7 +27,7 @@ from automation_pipeline.core.webhooks import (
     WebhookSender,
     mac_with_time,
 )
-from automation_pipeline.pricing import monitoring as module
+from automation_pipeline.pricing import monitoring
 from automation_pipeline.pricing.models.shop import FailureKind
 from automation_pipeline.pricing.monitoring import (
     PRICING_ALERTS,
@@ -213,7 +213,7 @@ def test_two_concurrent_calls_raise_an_alert_once(database: Database, clock: Fak
         raised_at_once = pool.map(
             lambda _: raise_alerts(alerts, EVERY_ALERT, database=database, clock=clock), range(2)
         )
-    assert sorted(len(raise_and_list) for raise_and_list in raised_at_once) == [0, 1]
+    assert sorted(len(raised) for raised in raised_at_once) == [0, 1]
     assert [row.name for row in alert_rows(database)] == ["success_rate"]
 
 
@@ -471,7 +471,7 @@ def test_the_report_counts_all_dead_letters_and_lists_the_oldest(
     harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_with_failures(harness, KINDS)
-    monkeypatch.setattr(module, "MAX_ENTRIES", 2)
+    monkeypatch.setattr(monitoring, "MAX_ENTRIES", 2)
     report = report_of(harness)
     assert (report.total_failed, sum(report.by_error_type.values()), len(report.entries)) == (
         3,
@@ -517,15 +517,15 @@ def test_dead_letters_are_listed_in_order_of_failure(harness: PricingHarness) ->
     run = run_with_failures(harness, KINDS)
     first, second, _ = failed_target_ids(harness, run)
     with harness.database.reading() as session:
-        dead_letter_count = dead_letters(session, "default", now=harness.clock.now(), limit=2)
-    assert [int(one.target_id) for one in dead_letter_count] == [first, second]
+        oldest = dead_letters(session, "default", now=harness.clock.now(), limit=2)
+    assert [int(one.target_id) for one in oldest] == [first, second]
 
 
 def test_acknowledged_dead_letters_are_not_counted(harness: PricingHarness) -> None:
     run = run_with_failures(harness, KINDS)
     chosen = failed_target_ids(harness, run)[1:]
-    world = {"database": harness.database, "clock": harness.clock, "actor": "user:9"}
-    assert acknowledge_dead_letters("default", chosen, **world) == 2
+    services = {"database": harness.database, "clock": harness.clock, "actor": "user:9"}
+    assert acknowledge_dead_letters("default", chosen, **services) == 2
     assert report_of(harness).total_failed == 1
 
 

@@ -19,13 +19,13 @@ from automation_pipeline.core.errors import (
     TransientError,
 )
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing import planning as drafts
+from automation_pipeline.pricing import planning
 from automation_pipeline.pricing.models.runs import PricingRunState, RuleRunFilter
 from automation_pipeline.pricing.models.shop import CallResult, CataloguePage, FailureSignal
 from automation_pipeline.pricing.planning import Draft
 from automation_pipeline.pricing.pricing_rules import delete_rule, update_rule
 from automation_pipeline.pricing.queries.runs import list_runs, skipped_of
-from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.rules import runs as run_rules
 from automation_pipeline.pricing.rules.evaluation import plan_target, price
 from automation_pipeline.pricing.shop import read_catalogue
 from automation_pipeline.pricing.tables import PriceChangeRow
@@ -43,21 +43,21 @@ def harness(database: Database, clock: FakeClock) -> PricingHarness:
 
 @pytest.fixture
 def no_retry_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "RETRY_BACKOFF", Backoff(base_seconds=0, cap_seconds=0))
+    monkeypatch.setattr(run_rules, "RETRY_BACKOFF", Backoff(base_seconds=0, cap_seconds=0))
 
 
 @contextmanager
 def statements(database: Database) -> Iterator[list[str]]:
-    messages: list[str] = []
+    executed: list[str] = []
 
-    def note(*call: object) -> None:
-        messages.append(str(call[2]))
+    def record(*call: object) -> None:
+        executed.append(str(call[2]))
 
-    event.listen(database.engine, "before_cursor_execute", note)
+    event.listen(database.engine, "before_cursor_execute", record)
     try:
-        yield messages
+        yield executed
     finally:
-        event.remove(database.engine, "before_cursor_execute", note)
+        event.remove(database.engine, "before_cursor_execute", record)
 
 
 def test_a_changed_variant_is_a_target_with_old_and_new_price(
@@ -208,8 +208,8 @@ def test_a_run_is_planned_with_the_rule_version_of_its_request(harness: PricingH
     harness.shop.add(variant("1", "1", 1000))
     rule = harness.rule()
     run_id = harness.request_run(rule)
-    world = {"database": harness.database, "clock": harness.clock}
-    update_rule(rule.id, {"transform": {"op": "set", "value": 1}}, **world, actor="user:1")
+    services = {"database": harness.database, "clock": harness.clock}
+    update_rule(rule.id, {"transform": {"op": "set", "value": 1}}, **services, actor="user:1")
     harness.plan(run_id)
     assert [target.after_json["unit_amount"] for target in harness.targets(run_id)] == [900]
 
@@ -345,11 +345,11 @@ def test_the_number_of_statements_per_page_is_constant(harness: PricingHarness) 
     def statements_of(pages: int) -> int:
         harness.shop = FakeShop(*product_variants(pages * 25, 10))
         run_id = harness.request_run(harness.rule())
-        with statements(harness.database) as all_of_them:
+        with statements(harness.database) as executed:
             harness.plan(run_id)
         assert len(harness.targets(run_id)) == pages * 250
         assert harness.shop.call_count("page") == pages
-        return len(all_of_them)
+        return len(executed)
 
     one, two, twelve = statements_of(1), statements_of(2), statements_of(12)
     # Three thousand targets are three statements.
@@ -486,12 +486,12 @@ products = st.lists(st.integers(0, 3), max_size=20)
 
 
 def add_to_draft(draft: Draft, *amounts: int | None, products: list[int] | None = None) -> None:
-    its = products or [1] * len(amounts)
-    message = [
+    product_ids = products or [1] * len(amounts)
+    variants = [
         variant(str(number), str(product), amount)
-        for number, (amount, product) in enumerate(zip(amounts, its, strict=True))
+        for number, (amount, product) in enumerate(zip(amounts, product_ids, strict=True))
     ]
-    draft.add(plan_target(price(TENTH_OFF, one), None, Decimal(0)) for one in draft.new(message))
+    draft.add(plan_target(price(TENTH_OFF, one), None, Decimal(0)) for one in draft.new(variants))
 
 
 @given(products)
@@ -515,7 +515,7 @@ def test_large_amounts_are_exact() -> None:
 
 
 def test_a_large_draft_is_spooled_to_a_file() -> None:
-    many = drafts._IN_MEMORY_BYTES // 400
+    many = planning._IN_MEMORY_BYTES // 400
     with Draft() as draft:
         add_to_draft(draft, *[1000] * many)
         assert [row["variant_id"] for row in draft.targets()] == [

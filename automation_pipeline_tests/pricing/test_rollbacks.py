@@ -4,10 +4,10 @@ import pytest
 
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing import worker as module
+from automation_pipeline.pricing import worker
 from automation_pipeline.pricing.models.runs import RuleRun
 from automation_pipeline.pricing.models.shop import FailureSignal
-from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.rules import runs as run_rules
 from automation_pipeline.pricing.runs import cancel_run, roll_back_run
 from automation_pipeline.pricing.schedules import start_due_rules
 from automation_pipeline.pricing.shop import pause_shop
@@ -32,7 +32,7 @@ def harness(database: Database, clock: FakeClock) -> PricingHarness:
 def _slow_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long retry waits, so that nothing is due before `make_due`."""
     slow_backoff = Backoff(base_seconds=2000, cap_seconds=64000, multiplier=2, jitter=0.2)
-    monkeypatch.setattr(retrying, "RETRY_BACKOFF", slow_backoff)
+    monkeypatch.setattr(run_rules, "RETRY_BACKOFF", slow_backoff)
 
 
 def applied(harness: PricingHarness) -> RuleRun:
@@ -83,12 +83,12 @@ def test_a_rollback_records_every_price_and_emits_an_event(harness: PricingHarne
     assert {one.event_key for one in changes} == {
         f"{run.id}:{target.id}:rollback:1" for target in harness.targets(run.id)
     }
-    [events] = harness.events("rule.run.rolled_back")
-    assert events.payload["rollbackState"] == "DONE"
+    [event] = harness.events("rule.run.rolled_back")
+    assert event.payload["rollbackState"] == "DONE"
     assert (
-        events.payload["status"],
-        events.payload["rolledBack"],
-        events.payload["stillApplied"],
+        event.payload["status"],
+        event.payload["rolledBack"],
+        event.payload["stillApplied"],
     ) == (
         "ROLLED_BACK",
         3,
@@ -242,7 +242,7 @@ def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
     run = applied(harness)
     request_rollback(harness, run)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "save_rollback_outcomes", lambda *_: 1 / 0)
+        patch.setattr(worker, "save_rollback_outcomes", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             harness.work(run)
     written = len(harness.shop.written)

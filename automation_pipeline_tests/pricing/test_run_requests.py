@@ -671,14 +671,14 @@ def test_a_cancelled_run_stops_before_its_next_call(
     three_product_harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = three_product_harness.queued_run()
-    messages: list[RuleRun] = []
+    cancelled_runs: list[RuleRun] = []
     stop_during_first_write(
         three_product_harness,
-        lambda: messages.append(cancel_run_by(three_product_harness, run)),
+        lambda: cancelled_runs.append(cancel_run_by(three_product_harness, run)),
         monkeypatch,
     )
     ended = three_product_harness.work(run)
-    assert [one.status for one in messages] == ["APPLYING"]
+    assert [one.status for one in cancelled_runs] == ["APPLYING"]
     assert (ended.status, ended.targets.applied, ended.targets.cancelled) == ("PARTIAL", 1, 2)
     assert (ended.success_rate, three_product_harness.shop.call_count("write")) == (1.0, 1)
     assert three_product_harness.shop.amounts() == {"101": 900, "201": 1000, "301": 1000}

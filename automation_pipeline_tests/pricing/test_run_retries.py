@@ -100,10 +100,9 @@ def test_the_worker_retries_targets_in_a_new_cycle(harness: PricingHarness) -> N
     seen: list[RuleRunRow] = []
     during_first_write(harness, lambda: seen.append(harness.run_row(run.id)))
     ended = harness.work(run)
-    assert [
-        (run_columns.status, run_columns.started_at, run_columns.finished_at, run_columns.wish)
-        for run_columns in seen
-    ] == [("APPLYING", run.started_at, None, None)]
+    assert [(row.status, row.started_at, row.finished_at, row.wish) for row in seen] == [
+        ("APPLYING", run.started_at, None, None)
+    ]
     assert (ended.status, ended.targets.applied, ended.retry_cycle, ended.wish) == (
         "PARTIAL",
         3,
@@ -299,13 +298,13 @@ def test_a_rollback_sets_the_request_and_requests_a_worker(
     run = three_product_harness.work(three_product_harness.queued_run())
     before = len(three_product_harness.requests())
     requested = request_rollback(three_product_harness, run)
-    run_columns = three_product_harness.run_row(run.id)
+    row = three_product_harness.run_row(run.id)
     assert (
         requested.status,
         requested.wish,
-        run_columns.wished_by,
-        run_columns.rollbacks,
-        run_columns.rollback_force,
+        row.wished_by,
+        row.rollbacks,
+        row.rollback_force,
     ) == (
         "APPLIED",
         "rollback",
@@ -409,10 +408,10 @@ def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: FakeC
     with database.transaction() as session:
         assert runs_without_worker(session) == []
         now = database_time(session)
-    run_columns = run_row(database, run_id)
-    assert run_columns.error_message == WHY
-    assert run_columns.resume_at
-    assert now < run_columns.resume_at <= now + timedelta(seconds=POSTPONED_SECONDS)
+    row = run_row(database, run_id)
+    assert row.error_message == WHY
+    assert row.resume_at
+    assert now < row.resume_at <= now + timedelta(seconds=POSTPONED_SECONDS)
     change_run(database, run_id, resume_at=database_now(-1.0))
     with database.transaction() as session:
         assert runs_without_worker(session) == [run_id]
@@ -435,8 +434,8 @@ def test_runs_that_ended_or_have_a_worker_or_wait_longer_are_not_postponed(
         change_run(database, run_id, **fields)
     before = run_row(database, run_id).resume_at
     assert not postpone_failed_run(run_id, WHY, database=database)
-    run_columns = run_row(database, run_id)
-    assert (run_columns.resume_at, run_columns.error_message) == (before, None)
+    row = run_row(database, run_id)
+    assert (row.resume_at, row.error_message) == (before, None)
 
 
 def test_a_requested_run_is_postponed_too(database: Database, clock: FakeClock) -> None:
@@ -454,13 +453,13 @@ def run_columns(**values: object) -> Setting:
 
 
 def worker_request(state: str, seconds_ago: float | None) -> Setting:
-    def request_retry(database: Database, run_id: int) -> None:
+    def file_request(database: Database, run_id: int) -> None:
         offered = None if seconds_ago is None else database_now(-seconds_ago)
         with database.transaction() as session:
             file_run_requests(session, [run_id], run_row(database, run_id).created_at)
             session.execute(update(RunRequestRow).values(state=state, offered_at=offered))
 
-    return request_retry
+    return file_request
 
 
 def paused(shop: str) -> Setting:

@@ -62,8 +62,8 @@ from automation_pipeline_tests.pricing.harness import PricingHarness, stop_durin
 from automation_pipeline_tests.pricing.processes import (
     NAME,
     catalogue,
-    drain,
     may_call_now,
+    read_prices_repeatedly,
     write_many,
 )
 from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
@@ -85,8 +85,8 @@ def harness(database: Database, clock: FakeClock) -> PricingHarness:
     return PricingHarness(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
 
 
-def answer(signal: FailureSignal, values: float | None = None) -> CallResult[str]:
-    return CallResult(failure=classify_failure(signal, "The shop is busy.", values))
+def answer(signal: FailureSignal, retry_after: float | None = None) -> CallResult[str]:
+    return CallResult(failure=classify_failure(signal, "The shop is busy.", retry_after))
 
 
 def call(harness: PricingHarness, returned: CallResult[str] = SUCCESS) -> CallResult[str]:
@@ -380,7 +380,7 @@ def test_processes_that_share_a_bucket_are_never_throttled(
     """The bucket is nearly empty at the start, and the calls together cost more than it holds."""
     variants = catalogue(small_bucket)
     ids = [each.variant_id for each in variants]
-    assert drain(database_url, small_bucket, ids, 10) == 10
+    assert read_prices_repeatedly(database_url, small_bucket, ids, 10) == 10
     writes = [(each.product_id, each.variant_id) for each in variants[:120]]
     results = run_in_processes(
         write_many, *[(database_url, small_bucket, writes[part::3], 2) for part in range(3)]

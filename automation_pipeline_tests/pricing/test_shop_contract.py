@@ -63,12 +63,12 @@ class ShopSetup:
     limit_bucket: Callable[[float], None]
     written: Callable[[str], int]
 
-    def call(self, question: Callable[[Shop], Awaitable[Result]]) -> Result:
-        async def asked() -> Result:
+    def call(self, operation: Callable[[Shop], Awaitable[Result]]) -> Result:
+        async def call_operation() -> Result:
             async with self.opened() as shop:
-                return await question(shop)
+                return await operation(shop)
 
-        return asyncio.run(asked())
+        return asyncio.run(call_operation())
 
     def catalogue(self) -> tuple[Variant, ...]:
         async def pages(shop: Shop) -> tuple[Variant, ...]:
@@ -173,10 +173,12 @@ def over_http(url: str) -> Iterator[ShopSetup]:
 
 
 def setting(
-    variant: Variant, amount: int, compare_at: int | None = None, *, also: bool = False
+    variant: Variant, amount: int, compare_at: int | None = None, *, writes_compare_at: bool = False
 ) -> PriceWrite:
     return PriceWrite(
-        variant.variant_id, Price(amount, variant.currency, compare_at), writes_compare_at=also
+        variant.variant_id,
+        Price(amount, variant.currency, compare_at),
+        writes_compare_at=writes_compare_at,
     )
 
 
@@ -227,18 +229,18 @@ def test_a_written_price_is_confirmed_and_read_back(shop_setup: ShopSetup) -> No
 
 def test_a_compare_at_price_is_set_kept_and_cleared(shop_setup: ShopSetup) -> None:
     variant, _ = shop_setup.two_variants()
-    for write, stands in (
-        (setting(variant, 1000, 2000, also=True), 2000),
+    for write, kept_compare_at in (
+        (setting(variant, 1000, 2000, writes_compare_at=True), 2000),
         (setting(variant, 1100, 3000), 2000),
         (setting(variant, 1200), 2000),
-        (setting(variant, 1300, also=True), None),
+        (setting(variant, 1300, writes_compare_at=True), None),
         (setting(variant, 1400, 5000), None),
     ):
         written = shop_setup.write(variant.product_id, write).value[variant.variant_id]
         assert (
             written
             == shop_setup.price(variant)
-            == Price(write.price.unit_amount, variant.currency, stands)
+            == Price(write.price.unit_amount, variant.currency, kept_compare_at)
         )
 
 
@@ -259,10 +261,10 @@ def test_a_refused_price_does_not_affect_others_in_the_same_write(
 
 
 def test_a_variant_of_another_product_is_refused(shop_setup: ShopSetup) -> None:
-    first, *_, stranger = shop_setup.catalogue()
-    written = shop_setup.write(first.product_id, setting(stranger, 100)).value
-    assert kinds(written) == {stranger.variant_id: FailureKind.VALIDATION}
-    assert shop_setup.price(stranger) == stranger.price
+    first, *_, foreign_variant = shop_setup.catalogue()
+    written = shop_setup.write(first.product_id, setting(foreign_variant, 100)).value
+    assert kinds(written) == {foreign_variant.variant_id: FailureKind.VALIDATION}
+    assert shop_setup.price(foreign_variant) == foreign_variant.price
 
 
 def test_writing_to_an_unknown_product_is_refused(shop_setup: ShopSetup) -> None:

@@ -12,8 +12,7 @@ from sqlalchemy import select
 from automation_pipeline.core.clock import Clock, iso
 from automation_pipeline.core.errors import ConflictError, TransientError
 from automation_pipeline.core.retry import Backoff
-from automation_pipeline.pricing import worker as apply_run
-from automation_pipeline.pricing import worker as loop
+from automation_pipeline.pricing import worker
 from automation_pipeline.pricing.models.runs import (
     LostRunClaimError,
     PricingRunState,
@@ -37,7 +36,7 @@ from automation_pipeline.pricing.queries.runs import (
     claimed_run,
 )
 from automation_pipeline.pricing.queries.targets import MAX_PRODUCTS
-from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.rules import runs as run_rules
 from automation_pipeline.pricing.rules.runs import (
     AppliedResult,
     TargetOutcome,
@@ -84,7 +83,7 @@ def harness(database: Database, clock: FakeClock) -> PricingHarness:
 @pytest.fixture(autouse=True)
 def _slow_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
+        run_rules, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
     )
 
 
@@ -213,7 +212,7 @@ def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
             raise DiedError
 
     with monkeypatch.context() as dying:
-        dying.setattr(apply_run, "save_outcomes", die)
+        dying.setattr(worker, "save_outcomes", die)
         with pytest.raises(DiedError):
             harness.work(run)
     assert len(harness.shop.written) > 0
@@ -287,9 +286,9 @@ def test_a_stale_price_is_read_again_before_the_write(
     async def time_passes(kind: str, _subject: object) -> None:
         if kind == "write":
             harness.shop.edit("301", amount=5555)
-            monkeypatch.setattr(loop, "LONGEST_READ_SECONDS", -1.0)
+            monkeypatch.setattr(worker, "LONGEST_READ_SECONDS", -1.0)
         else:
-            monkeypatch.setattr(loop, "LONGEST_READ_SECONDS", 1000.0)
+            monkeypatch.setattr(worker, "LONGEST_READ_SECONDS", 1000.0)
 
     harness.shop._during_call = time_passes
     ended = harness.work(run)
@@ -564,7 +563,7 @@ class Ending(TargetWork):
 def test_a_heartbeat_after_the_release_of_the_claim_is_harmless(
     database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "POLL_SECONDS", 0.01)
     shop = FakeShop()
     context = ApplyContext(storefront(shop), database, clock, shop)
     assert asyncio.run(Ending(context).process()) is True
@@ -743,7 +742,7 @@ def test_a_worker_that_exits_releases_its_claim(harness: PricingHarness) -> None
 def test_the_number_of_statements_per_chunk_is_constant(
     harness: PricingHarness,
 ) -> None:
-    observations: dict[int, list[int]] = {}
+    statement_counts: dict[int, list[int]] = {}
     for variants in (5, 250):
         harness.shop = FakeShop(*product_variants(1, variants))
         run = harness.queued_run(harness.rule(name=f"{variants}", onDrift="overwrite"))
@@ -760,8 +759,8 @@ def test_the_number_of_statements_per_chunk_is_constant(
         assert set(harness.statuses(run.id).values()) == {"APPLIED"}
         with statements(harness.database) as ending:
             assert work.take() == []
-        observations[variants] = [len(claiming), len(settling), len(applied), len(ending)]
-    assert observations[5] == observations[250]
+        statement_counts[variants] = [len(claiming), len(settling), len(applied), len(ending)]
+    assert statement_counts[5] == statement_counts[250]
 
 
 def applied_results(targets: list[WorkTarget]) -> list[AppliedResult]:

@@ -1,4 +1,4 @@
-"""Arguments, prices, previews and runs as text and tables."""
+"""Shared options of the pricing commands, and text and tables for prices, previews and runs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +92,7 @@ def amount(units: int | None, currency: str) -> str:
 
 
 def change(before: int, after: int, currency: str) -> Text:
-    """The change as an amount and as a share of the price before: red for a decrease, green for an increase."""
+    """Format a change as a percentage and an amount: red for a decrease, green for an increase."""
     difference = after - before
     words = f"{'+' if difference > 0 else ''}{price_text(difference, currency)}"
     share = percent(before, after)
@@ -103,7 +103,7 @@ def change(before: int, after: int, currency: str) -> Text:
 
 
 def percent(before: int, after: int) -> str | None:
-    """None for a change from zero, which has no percentage."""
+    """Return None for a change from zero, which has no percentage."""
     if before == 0:
         return None
     share = Decimal(after - before) * 100 / before
@@ -113,7 +113,7 @@ def percent(before: int, after: int) -> str | None:
 
 
 def compare_at_change(before: PriceDocument, after: PriceDocument, *, is_written: bool) -> str:
-    """The change of the struck-through price; empty if it does not change."""
+    """Format the change of the struck-through price. The text is empty if the rule does not write it."""
     if not is_written:
         return ""
     was = amount(before.compare_at, before.currency)
@@ -145,7 +145,7 @@ def print_policy(project_id: str, policy: Policy | None) -> None:
 
 
 def guardrail_text(check: Facts, currency: str) -> str:
-    """Why a guardrail blocked a price; only its name where a fact is missing."""
+    """Describe why a guardrail blocked a price. Without the necessary facts, return only its name."""
     with suppress(KeyError):
         match check.get("name"):
             case "maxPctDelta":
@@ -181,7 +181,7 @@ def _each(bounds: Mapping[str, int], currency: str) -> str | None:
     return ", ".join(f"{sku} {amount(units, currency)}" for sku, units in bounds.items()) or None
 
 
-# The table prints this sentence once, below it.
+# Table cells show the short form; the full sentence follows once below the table.
 _IN_SHORT = {one.sentence: one.replace("_", " ") for one in Warn}
 _SKIPS = {str(one): one.why for one in Skip}
 
@@ -208,7 +208,7 @@ def print_blocked(run: RuleRun, blocked: Sequence[SkippedVariant]) -> None:
 
 
 def print_counts(run: RuleRun) -> None:
-    """The number of selected variants, and their outcomes."""
+    """Print how many variants were selected, and what will happen to them."""
     say(f"Picked: {picked(run)}.")
     for reason, count in skipped_by_reason(run).items():
         say(f"  {count} skipped: {_SKIPS.get(reason, reason)}")
@@ -219,18 +219,18 @@ def print_counts(run: RuleRun) -> None:
 
 
 def picked(run: RuleRun) -> str:
-    """Every selected variant is changed, skipped or blocked."""
+    """Every selected variant is either changed, skipped or blocked."""
     return f"{run.matched} = {run.total_targets} to change + {run.skipped} skipped + {run.blocked} blocked"
 
 
 def skipped_by_reason(run: RuleRun) -> Mapping[str, int]:
-    """The most frequent first."""
+    """Return the counts by reason, most frequent first."""
     counted = cast("Mapping[str, int]", (run.explain or {}).get("skippedByReason") or {})
     return dict(sorted(counted.items(), key=lambda entry: -entry[1]))
 
 
 def _limits(target: RuleTarget) -> Iterable[str]:
-    """The limits of the rule that moved the price, each once."""
+    """Return the names of the rule's limits that changed the price, without duplicates."""
     constraints = cast("Mapping[str, Sequence[str]]", (target.trace or {}).get("constraints") or {})
     return dict.fromkeys(limit.partition(":")[0] for limit in constraints.get("applied", ()))
 
@@ -239,7 +239,8 @@ COMMAND = "automation pricing runs"
 
 
 def next_step(run: RuleRun, policy: Policy | None) -> str | None:
-    """A sentence; None if no step is left. A project without a policy needs no approval."""
+    """Return a sentence with the next command, or None if no step is left. A project without a policy
+    needs no approval."""
     if run.wish is not None or run.status in {PricingRunState.QUEUED, PricingRunState.APPLYING}:
         return f"Follow it: `{COMMAND} watch {run.id}`."
     if run.status is PricingRunState.PREVIEW:
@@ -268,7 +269,7 @@ def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
         return "There is nothing to apply."
     until = f"until {run.previewed_at + PREVIEW_LIFETIME:%H:%M} UTC"
     apply = f"`{COMMAND} apply {run.id}`"
-    # The approval and the queueing check the author of the rule.
+    # The author of the rule is unknown here; approving and applying the run check the author.
     fault = policy and approval_fault(
         auto_apply=policy.auto_apply,
         created_by=run.created_by,
@@ -280,7 +281,7 @@ def _of_preview(run: RuleRun, policy: Policy | None) -> str | None:
     return f"Apply it, {until}: {apply}."
 
 
-# Of runs and of targets.
+# The colours of the states of runs and targets.
 STATE_COLOURS: Mapping[str, str] = {
     PricingRunState.APPLIED: "green",
     PricingRunState.PARTIAL: "yellow",
@@ -346,7 +347,7 @@ def target_counts(run: RuleRun) -> str | None:
 
 
 def outcome(run: RuleRun) -> str:
-    """The outcome of a run, in a sentence."""
+    """Return the outcome of a run as a sentence."""
     return f"Run {run.id} is {run.status}: {target_counts(run) or 'no target'}."
 
 

@@ -370,7 +370,7 @@ def _state(rule: PricingRule) -> str:
 
 
 def _transform(rule: Mapping[str, object]) -> str:
-    """A short form for tables; `show` prints the details."""
+    """Return a short form of the transform for tables. `show` prints the details."""
     transform = cast("Mapping[str, object]", rule.get("transform") or {})
     op, value, currency = str(transform.get("op")), transform.get("value"), rule.get("currency")
     if op == Operation.MULTIPLY:
@@ -383,7 +383,7 @@ def _transform(rule: Mapping[str, object]) -> str:
 
 
 def _is_used(name: str, value: object) -> bool:
-    """A compare-at price of null clears it."""
+    """Whether `show` prints the field. `compareAt` is printed if it is null, which clears the price."""
     if value is None:
         return name == "compareAt"
     return value is not False and value not in {UNTOUCHED, "none"}

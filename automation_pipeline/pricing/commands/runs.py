@@ -178,7 +178,8 @@ def plan_repair_run(services: Services, run_id: int) -> RuleRun:
 
 @dataclass(frozen=True)
 class Followed:
-    """`was_rolled_back`: the run, or a part of it, was rolled back while it was followed."""
+    """The end of a followed run. `was_rolled_back`: the run, or a part of it, was rolled back while the
+    command followed it."""
 
     run: RuleRun
     was_rolled_back: bool
@@ -445,7 +446,7 @@ def _follow(run_id: int, succeeded: Callable[[Followed], bool], *, as_json: bool
 
 
 def follow_run(run_id: int, *, quiet: bool) -> Followed:
-    """Follow a run until no worker has it and none is requested, without a time limit."""
+    """Follow a run until it is over. There is no time limit."""
     first = rule_run(run_id)
     run, rolled_back = first, first.wish is RunAction.ROLLBACK
     waits = LaunchWait(why=_waiting_reason)
@@ -474,7 +475,7 @@ def is_over(run: RuleRun) -> bool:
 
 
 def run_bar(run: RuleRun) -> tuple[str, int, int | None]:
-    """The current activity, the number of finished targets, and their total; None while it is unknown."""
+    """Return the current activity, the number of finished targets, and their total, if it is known."""
     counts = run.targets
     if run.status is PricingRunState.PREVIEW and run.previewed_at is None:
         return ("reading the catalogue" if run.wish else "not planned"), 0, None

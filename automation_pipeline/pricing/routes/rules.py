@@ -98,7 +98,8 @@ def may_change_prices(caller: Caller) -> bool:
 
 
 def check_times(caller: Caller, *rules: Mapping[str, object]) -> None:
-    """A rule with a time changes prices automatically."""
+    """Only callers who may change prices may set a time, because the rule then changes prices
+    automatically."""
     if any(
         rule.get(name) is not None for rule in rules for name in _TIMES
     ) and not may_change_prices(caller):

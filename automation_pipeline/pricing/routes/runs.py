@@ -112,7 +112,8 @@ class RunAnswer(Answer[RuleRun]):
 
 
 def shown_run(run: RuleRun, database: Database, *, status: int = 200) -> Response:
-    """While the shop is paused, a run waits; a request for it is not an error."""
+    """Answer with the run, and with whether its shop is paused. A request for a run of a paused shop is
+    accepted; the run waits."""
     return answer(run, status=status, shopPaused=database.read(is_shop_paused, run.shop))
 
 

@@ -326,7 +326,7 @@ def test_a_repair_creates_a_run(commands: PricingCommands, shop: FakeShop) -> No
     assert "would write 1 price again: `automation pricing runs apply 3`." in result
 
 
-GOES_ON = "Run 1 continues. `automation pricing runs show 1` shows its status.\n"
+RUN_CONTINUES = "Run 1 continues. `automation pricing runs show 1` shows its status.\n"
 
 
 def a_run(clock: FakeClock, **fields: object) -> RuleRun:
@@ -371,7 +371,7 @@ def test_ctrl_c_prints_that_the_run_continues(
     run_id = commands.previewed()
     during_pauses(monkeypatch)
     ended = commands.run("runs", "apply", run_id, "--wait", *flags)
-    assert (ended.code, ended.err) == (130, GOES_ON)
+    assert (ended.code, ended.err) == (130, RUN_CONTINUES)
     assert commands.json("runs", "show", run_id)["status"] == "QUEUED"
 
 
@@ -384,7 +384,7 @@ def test_the_command_prints_why_a_run_does_not_start(
     assert stop_code(monkeypatch, clock, a_run(clock, status=PricingRunState.APPLYING)) is None
     later = clock.now() + timedelta(hours=1)
     assert stop_code(monkeypatch, clock, a_run(clock, resume_at=iso(later))) is None, (
-        "it has a time"
+        "the time of its next attempt is known"
     )
 
 
@@ -425,5 +425,5 @@ def test_the_progress_bar_counts_finished_targets(
 def test_a_run_is_over_without_an_active_state_or_an_open_request(
     clock: FakeClock, status: PricingRunState, requested: RunAction | None
 ) -> None:
-    at_work = requested is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}
-    assert is_over(a_run(clock, status=status, wish=requested)) is not at_work
+    has_work = requested is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}
+    assert is_over(a_run(clock, status=status, wish=requested)) is not has_work

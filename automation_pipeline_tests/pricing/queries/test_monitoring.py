@@ -165,26 +165,26 @@ def test_the_number_of_health_queries_is_constant(database: Database, clock: Fak
     executed: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: executed.append(given[2]))
     health(database, clock)
-    few = len(executed)
+    first_count = len(executed)
     for project in ("a", "b", "c", "d"):
         an_ended_run(database, clock, 2, 2, project_id=project)
     a_shop(database, 1)
     executed.clear()
     health(database, clock)
-    assert len(executed) == few <= 6
+    assert len(executed) == first_count <= 6
 
 
 SPAN = timedelta(hours=1)
 
 
-def the_day(database: Database, clock: FakeClock) -> DayRuns:
+def runs_of_the_last_hour(database: Database, clock: FakeClock) -> DayRuns:
     """The runs that ended in the last hour."""
     with database.reading() as session:
         return runs_that_ended(session, clock.now() - SPAN, clock.now())
 
 
 def test_a_day_without_runs_is_empty(database: Database, clock: FakeClock) -> None:
-    assert the_day(database, clock) == DayRuns([], 0, [], [])
+    assert runs_of_the_last_hour(database, clock) == DayRuns([], 0, [], [])
 
 
 def test_a_day_counts_runs_that_ended_from_its_start_up_to_its_end(
@@ -199,7 +199,7 @@ def test_a_day_counts_runs_that_ended_from_its_start_up_to_its_end(
         clock.now() - timedelta(minutes=5),
         ["QUEUED"],
     )
-    assert [run.id for run in the_day(database, clock).runs] == [2, 3]
+    assert [run.id for run in runs_of_the_last_hour(database, clock).runs] == [2, 3]
 
 
 def test_day_counts_exclude_cancelled_and_acknowledged_targets(
@@ -209,7 +209,7 @@ def test_day_counts_exclude_cancelled_and_acknowledged_targets(
     change_targets(database, run_id, first=1, error_type="cancelled")
     change_targets(database, run_id, first=2, acknowledged_at=clock.now())
     rolled_back = an_ended_run(database, clock, 0, 1, status="ROLLED_BACK")
-    day = the_day(database, clock)
+    day = runs_of_the_last_hour(database, clock)
     counts = [(run.id, run.targets.succeeded, run.targets.not_cancelled) for run in day.runs]
     assert counts == [(run_id, 3, 3), (rolled_back, 0, 1)]
     assert (day.applied, day.failed, day.dead_letters, str(day.success_rate)[:4]) == (
@@ -231,7 +231,7 @@ def test_a_run_is_mismatched_only_if_its_latest_check_is_critical(
     a_check(database, changed, "5m", now)
     a_check(database, changed, "1h", now, "critical", 1)
     a_check(database, slightly, "5m", now, "warning", 1)
-    assert the_day(database, clock).mismatched == [changed]
+    assert runs_of_the_last_hour(database, clock).mismatched == [changed]
 
 
 def test_inconclusive_checks_are_ignored_for_the_mismatch_state(
@@ -247,13 +247,15 @@ def test_inconclusive_checks_are_ignored_for_the_mismatch_state(
     a_check(database, without, "2026-05-04", now, total_checked=0)
     a_check(database, back, "5m", earlier, "critical", 1)
     change_run(database, back, status="ROLLED_BACK")
-    assert the_day(database, clock).mismatched == [early, unread]
+    assert runs_of_the_last_hour(database, clock).mismatched == [early, unread]
 
 
 def test_a_day_names_the_run_with_a_broken_invariant(database: Database, clock: FakeClock) -> None:
     an_ended_run(database, clock, 2, 1, status="APPLIED")
     an_ended_run(database, clock, 2, 0)
-    assert the_day(database, clock).broken == ["Run 1 is APPLIED and has 1 failed targets."]
+    assert runs_of_the_last_hour(database, clock).broken == [
+        "Run 1 is APPLIED and has 1 failed targets."
+    ]
 
 
 def test_the_number_of_queries_per_day_is_constant(database: Database, clock: FakeClock) -> None:
@@ -261,13 +263,13 @@ def test_the_number_of_queries_per_day_is_constant(database: Database, clock: Fa
     event.listen(database.engine, "before_cursor_execute", lambda *given: executed.append(given[2]))
     an_ended_run(database, clock, 1)
     executed.clear()
-    the_day(database, clock)
-    few = len(executed)
+    runs_of_the_last_hour(database, clock)
+    first_count = len(executed)
     for _ in range(5):
         an_ended_run(database, clock, 2, 2)
     executed.clear()
-    the_day(database, clock)
-    assert len(executed) == few <= 5
+    runs_of_the_last_hour(database, clock)
+    assert len(executed) == first_count <= 5
 
 
 @pytest.fixture
@@ -310,7 +312,7 @@ def test_price_changes_are_paged_after_an_id(harness: PricingHarness) -> None:
     assert len(find(harness, limit=2, after_id=page[-1].id)) == 1
 
 
-def found(run_id: int, clock: FakeClock, *, read: int) -> ReconciliationReport:
+def report(run_id: int, clock: FakeClock, *, read: int) -> ReconciliationReport:
     return ReconciliationReport(
         run_id=str(run_id),
         total_checked=read,
@@ -339,7 +341,7 @@ def test_manual_checks_are_numbered(database: Database, clock: FakeClock) -> Non
     for _ in range(3):
         with database.transaction() as session:
             names.append(next_manual_name(session, run_id))
-            save_reports(session, names[-1], [found(run_id, clock, read=1)], clock.now())
+            save_reports(session, names[-1], [report(run_id, clock, read=1)], clock.now())
     assert names == ["manual-1", "manual-2", "manual-3"]
 
 
@@ -353,7 +355,7 @@ def test_the_latest_conclusive_check_read_at_least_one_price(
             None,
         )
         for name, read in (("5m", 1), ("1h", 2), ("2026-05-05", 0)):
-            save_reports(session, name, [found(run_id, clock, read=read)], clock.now())
+            save_reports(session, name, [report(run_id, clock, read=read)], clock.now())
             clock.advance(timedelta(hours=1))
         newest = latest_conclusive_check(session, run_id)
         unread = done_report(session, run_id, "2026-05-05")

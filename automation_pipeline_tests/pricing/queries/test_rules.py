@@ -26,7 +26,7 @@ from automation_pipeline.pricing.pricing_rules import (
     save_rule,
     versions_of,
 )
-from automation_pipeline.pricing.rules import runs as retrying
+from automation_pipeline.pricing.rules import runs as run_rules
 from automation_pipeline.pricing.rules.runs import DuePriceRules
 from automation_pipeline.pricing.runs import cancel_run, roll_back_run
 from automation_pipeline.pricing.schedules import lock_planned_rules, start_due_rules
@@ -313,7 +313,7 @@ def harness(database: Database, clock: FakeClock) -> PricingHarness:
 def _slow_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long retry waits, so that nothing is due before `make_due`."""
     monkeypatch.setattr(
-        retrying, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
+        run_rules, "RETRY_BACKOFF", Backoff(base_seconds=2000, cap_seconds=64000, jitter=0.2)
     )
 
 

@@ -50,7 +50,7 @@ from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import FakeShop, product_variants, variant
 from automation_pipeline_tests.pricing.harness import PricingHarness
-from automation_pipeline_tests.pricing.processes import take
+from automation_pipeline_tests.pricing.processes import try_claim as try_claim_in_process
 from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run, run_row, stored_requests
 from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
@@ -175,7 +175,8 @@ def test_one_of_several_concurrent_processes_claims_a_run(
     database: Database, database_url: str, run_id: int
 ) -> None:
     tokens = run_in_processes(
-        take, *[(database_url, run_id, str(number)) for number in range(PROCESS_COUNT)]
+        try_claim_in_process,
+        *[(database_url, run_id, str(number)) for number in range(PROCESS_COUNT)],
     )
     assert sorted(tokens) == [0] * (PROCESS_COUNT - 1) + [1]
     assert run_row(database, run_id).lease_owner == str(tokens.index(1))
@@ -333,19 +334,19 @@ def test_the_number_of_queries_per_page_of_runs_is_constant(harness: PricingHarn
     rule = harness.rule()
     for _ in range(5):
         harness.previewed_run(rule)
-    asked: list[object] = []
+    executed: list[object] = []
     event.listen(
-        harness.database.engine, "before_cursor_execute", lambda *call: asked.append(call[2])
+        harness.database.engine, "before_cursor_execute", lambda *call: executed.append(call[2])
     )
-    messages: list[int] = []
+    statement_counts: list[int] = []
     for limit in (1, 5):
-        asked.clear()
+        executed.clear()
         with harness.database.reading() as session:
             assert [
                 run.targets.preview for run in list_runs(session, RuleRunFilter(), limit, 0)
             ] == [6] * limit
-        messages.append(len(asked))
-    assert messages[0] == messages[1]
+        statement_counts.append(len(executed))
+    assert statement_counts[0] == statement_counts[1]
 
 
 def test_targets_are_read_page_by_page(harness: PricingHarness) -> None:
@@ -422,7 +423,7 @@ def test_the_log_holds_only_transitions_of_the_run_and_its_targets(harness: Pric
 
 def test_an_unknown_run_is_not_found(harness: PricingHarness) -> None:
     with harness.database.reading() as session:
-        for ask in (
+        for read in (
             lambda: get_run(session, 99),
             lambda: targets_of(session, 99, limit=1),
             lambda: skipped_of(session, 99, limit=1),
@@ -430,7 +431,7 @@ def test_an_unknown_run_is_not_found(harness: PricingHarness) -> None:
             lambda: transitions_of(session, 99, 1),
         ):
             with pytest.raises(NotFoundError, match="Rule run 99 not found"):
-                ask()
+                read()
 
 
 ENDED = ("APPLIED", "PARTIAL", "FAILED", "ROLLED_BACK")

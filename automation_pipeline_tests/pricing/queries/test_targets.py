@@ -33,7 +33,7 @@ from automation_pipeline.pricing.tables import PriceChangeRow, RuleRunRow, RuleT
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.pricing.processes import claim
+from automation_pipeline_tests.pricing.processes import claim_targets
 from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run
 from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
@@ -105,7 +105,7 @@ def test_one_of_several_concurrent_processes_claims_the_targets(
     database: Database, database_url: str, clock: Clock
 ) -> None:
     runs = [applying(database, clock, ["QUEUED"] * 3) for _ in range(PROCESS_COUNT)]
-    found = run_in_processes(claim, *[(database_url, run_id) for run_id in runs])
+    found = run_in_processes(claim_targets, *[(database_url, run_id) for run_id in runs])
     assert sorted(found) == [0] * (PROCESS_COUNT - 1) + [3]
 
 

@@ -126,7 +126,7 @@ def test_a_price_keeps_the_minimum_margin_to_the_minor_unit() -> None:
 
 
 @every_case(
-    ("expected", "compare_at", "writes"),
+    ("option", "compare_at", "writes"),
     [
         ({}, 1500, False),
         ({"compareAt": "untouched"}, 1500, False),
@@ -136,9 +136,9 @@ def test_a_price_keeps_the_minimum_margin_to_the_minor_unit() -> None:
     ],
 )
 def test_the_compare_at_price_is_kept_cleared_or_set(
-    expected: dict[str, object], compare_at: int | None, *, writes: bool
+    option: dict[str, object], compare_at: int | None, *, writes: bool
 ) -> None:
-    outcome = priced(1000, {"op": "percent", "value": -10, **expected}, compare_at=1500)
+    outcome = priced(1000, {"op": "percent", "value": -10, **option}, compare_at=1500)
     assert outcome.after == Price(900, "EUR", compare_at)
     assert outcome.writes_compare_at is writes
 

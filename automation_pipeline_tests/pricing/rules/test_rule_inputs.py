@@ -494,7 +494,7 @@ def test_field_aliases_of_a_transform_are_accepted() -> None:
 
 
 @every_case(
-    ("expected", "way"),
+    ("options", "way"),
     [
         ({"ending": ".95"}, Round.NEAREST),
         ({"precision": 0}, Round.NEAREST),
@@ -505,9 +505,9 @@ def test_field_aliases_of_a_transform_are_accepted() -> None:
     ],
 )
 def test_rounding_without_a_mode_goes_to_the_nearest(
-    expected: dict[str, object], way: Round
+    options: dict[str, object], way: Round
 ) -> None:
-    assert rule({"op": "percent", "value": 5, **expected}).transform.round is way
+    assert rule({"op": "percent", "value": 5, **options}).transform.round is way
 
 
 @every_case(

@@ -453,8 +453,8 @@ class NoJitter(Random):
         return (a + b) / 2
 
 
-def failure(status: int, values: float | None = None) -> CallFailure:
-    return classify_failure(FailureSignal(status=status), f"{status}", values)
+def failure(status: int, retry_after: float | None = None) -> CallFailure:
+    return classify_failure(FailureSignal(status=status), f"{status}", retry_after)
 
 
 def not_none(decision: RetryTarget | None) -> RetryTarget:

@@ -231,8 +231,8 @@ def full(**changes: float) -> LeakyBucket:
 
 
 def test_the_default_bucket_is_that_of_the_smallest_plan() -> None:
-    bucket_state = default_bucket(NOW)
-    assert (bucket_state.available, bucket_state.maximum, bucket_state.restore_rate) == (
+    bucket = default_bucket(NOW)
+    assert (bucket.available, bucket.maximum, bucket.restore_rate) == (
         DEFAULT_BUCKET.available,
         DEFAULT_BUCKET.maximum,
         DEFAULT_BUCKET.restore_rate,
@@ -246,38 +246,36 @@ def test_the_default_bucket_is_that_of_the_smallest_plan() -> None:
 def test_a_call_waits_for_its_points_and_the_spare_share(
     available: float, cost: float, seconds: float
 ) -> None:
-    bucket_state, wait = reserve_points(full(available=available), cost, NOW)
+    bucket, wait = reserve_points(full(available=available), cost, NOW)
     assert wait == pytest.approx(seconds)
-    assert (bucket_state.available, bucket_state.pending) == (available - cost, cost)
+    assert (bucket.available, bucket.pending) == (available - cost, cost)
 
 
 def test_points_are_restored_up_to_the_maximum() -> None:
-    bucket_state, wait = reserve_points(full(available=-100.0), 10, after(3))
-    assert (bucket_state.available, wait) == (pytest.approx(190), 0.0)
-    bucket_state, _ = reserve_points(full(available=1990.0), 10, after(3))
-    assert bucket_state.available == pytest.approx(1990)
+    bucket, wait = reserve_points(full(available=-100.0), 10, after(3))
+    assert (bucket.available, wait) == (pytest.approx(190), 0.0)
+    bucket, _ = reserve_points(full(available=1990.0), 10, after(3))
+    assert bucket.available == pytest.approx(1990)
 
 
 def test_a_synced_bucket_subtracts_other_reservations() -> None:
-    bucket_state = sync_bucket(
+    bucket = sync_bucket(
         full(available=500.0, pending=30.0),
         10,
         BucketStatus(1800, 1000, 50),
         since=NOW,
         now=after(1),
     )
-    assert bucket_state == LeakyBucket(1780, 1000, 50, 20, after(1), after(1))
+    assert bucket == LeakyBucket(1780, 1000, 50, 20, after(1), after(1))
 
 
-@every_case(("expected", "available"), [(1800, 600), (100, 80)])
+@every_case(("reported", "available"), [(1800, 600), (100, 80)])
 def test_a_stale_bucket_status_does_not_raise_the_estimate(
-    expected: float, available: float
+    reported: float, available: float
 ) -> None:
     estimated = replace(full(available=500.0, pending=30.0), synced_at=after(0.5))
-    bucket_state = sync_bucket(
-        estimated, 10, BucketStatus(expected, 2000, 100), since=NOW, now=after(1)
-    )
-    assert bucket_state.available == available
+    bucket = sync_bucket(estimated, 10, BucketStatus(reported, 2000, 100), since=NOW, now=after(1))
+    assert bucket.available == available
 
 
 def test_an_answer_without_bucket_status_keeps_the_points_spent() -> None:
@@ -343,7 +341,7 @@ def test_calls_are_never_throttled_and_use_the_available_points(
 ) -> None:
     """Five concurrent calls with arbitrary latencies; answers arrive in any order."""
     shop = RealBucket(BucketStatus(initial_points, 2000, 100))
-    bucket_state = full(available=initial_points)
+    bucket = full(available=initial_points)
     events = [(0.0, number, "begin") for number in range(AT_ONCE)]
     costs, result, turns = {}, {}, {}
     left, number, ended = list(calls), AT_ONCE, 0.0
@@ -353,7 +351,7 @@ def test_calls_are_never_throttled_and_use_the_available_points(
             if not left:
                 continue
             outbound, inbound, cost = left.pop()
-            bucket_state, wait = reserve_points(bucket_state, cost, after(at))
+            bucket, wait = reserve_points(bucket, cost, after(at))
             costs[which], turns[which] = (cost, inbound), after(at + wait)
             heapq.heappush(events, (at + wait + outbound, which, "arrive"))
         elif what == "arrive":
@@ -361,8 +359,8 @@ def test_calls_are_never_throttled_and_use_the_available_points(
             heapq.heappush(events, (at + costs[which][1], which, "answer"))
         else:
             ended = at
-            bucket_state = sync_bucket(
-                bucket_state, costs[which][0], result[which], since=turns[which], now=after(at)
+            bucket = sync_bucket(
+                bucket, costs[which][0], result[which], since=turns[which], now=after(at)
             )
             number += 1
             heapq.heappush(events, (at, number, "begin"))
@@ -462,7 +460,7 @@ def test_a_retry_after_delays_every_call() -> None:
 
 
 @every_case(
-    ("expected", "state", "pause"),
+    ("retry_after", "state", "pause"),
     [
         (timedelta(minutes=15), "closed", timedelta(minutes=15)),
         (timedelta(minutes=16), "open", timedelta(minutes=16)),
@@ -470,9 +468,9 @@ def test_a_retry_after_delays_every_call() -> None:
     ],
 )
 def test_a_retry_after_above_15_minutes_opens_the_circuit(
-    expected: timedelta, state: str, pause: timedelta
+    retry_after: timedelta, state: str, pause: timedelta
 ) -> None:
-    circuit = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, expected)
+    circuit = after_answer(CLOSED, CallKind.READ, CallOutcome.THROTTLED, NOON, retry_after)
     assert (circuit.state, circuit.until) == (state, NOON + pause)
 
 
