@@ -114,12 +114,12 @@ def test_a_token_is_active_until_it_expires_or_is_revoked(
 
 
 @every_case(
-    ("seconds_ago", "worth"),
+    ("seconds_ago", "is_due"),
     [(None, True), (60, True), (3600, True), (59.9, False), (0, False), (-90, False)],
 )
-def test_a_use_is_recorded_once_per_minute(seconds_ago: float | None, worth: bool) -> None:
+def test_a_use_is_recorded_once_per_minute(seconds_ago: float | None, is_due: bool) -> None:
     last = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
-    assert replace(TOKEN, last_used_at=last).should_record_use(NOW) is worth
+    assert replace(TOKEN, last_used_at=last).should_record_use(NOW) is is_due
 
 
 def test_the_caller_of_a_token_is_a_machine_with_its_grants() -> None:

@@ -65,7 +65,7 @@ def test_every_created_token_is_unique(database: Database, clock: FakeClock) -> 
     ("given", "field"),
     [
         ({"scope": "SELF"}, "crmUserId"),
-        ({"permissions": ["stored_text"]}, "permissions.0"),
+        ({"permissions": ["nope"]}, "permissions.0"),
         ({"name": ""}, "name"),
     ],
 )
@@ -90,7 +90,7 @@ def test_an_issuer_cannot_grant_more_than_they_have(database: Database, clock: F
     )
 
 
-OF_ACME = {
+ACME_TOKEN = {
     "name": "agents",
     "orgId": "acme",
     "permissions": ["org-jobs.agents.write"],
@@ -101,14 +101,14 @@ OF_ACME = {
 def test_an_organisation_token_authenticates_with_its_organisation(
     database: Database, clock: FakeClock
 ) -> None:
-    asked: list[str] = []
+    looked_up: list[str] = []
 
-    def knows(_session: object, org_id: str) -> bool:
-        asked.append(org_id)
+    def exists(_session: object, org_id: str) -> bool:
+        looked_up.append(org_id)
         return True
 
-    issued = create_token(OF_ACME, database=database, clock=clock, organisation_exists=knows)
-    assert (issued.token.org_id, asked) == ("acme", ["acme"])
+    issued = create_token(ACME_TOKEN, database=database, clock=clock, organisation_exists=exists)
+    assert (issued.token.org_id, looked_up) == ("acme", ["acme"])
     caller = authenticate_token(issued.secret, database=database, now=clock.now())
     assert caller is not None
     assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
@@ -118,20 +118,20 @@ def test_a_token_for_an_unknown_organisation_is_rejected(
     database: Database, clock: FakeClock
 ) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        create_token(OF_ACME, database=database, clock=clock)
+        create_token(ACME_TOKEN, database=database, clock=clock)
     assert refused.value.fields == (("orgId", "there is no organisation 'acme'"),)
     with database.reading() as session:
         assert session.scalars(select(ApiTokenRow)).all() == []
 
 
-WITHOUT_WAIT_SECONDS = (
+NO_WAIT_SECONDS = (
     15  # generous for a slow machine; waiting for the lock would take 30 seconds or more
 )
 
 
-def issue(database: Database, clock: FakeClock, **about: object) -> IssuedToken:
+def issue(database: Database, clock: FakeClock, **fields: object) -> IssuedToken:
     return create_token(
-        {"name": "x", "permissions": ["fiches.write"], "scope": "ALL", **about},
+        {"name": "x", "permissions": ["fiches.write"], "scope": "ALL", **fields},
         database=database,
         clock=clock,
     )
@@ -145,13 +145,13 @@ def last_used_at(database: Database) -> datetime | None:
 
 @contextmanager
 def statements(database: Database) -> Iterator[list[str]]:
-    messages: list[str] = []
+    executed: list[str] = []
 
-    def record(*about: object) -> None:
-        messages.append(str(about[2]))
+    def record(*arguments: object) -> None:
+        executed.append(str(arguments[2]))
 
     event.listen(database.engine, "before_cursor_execute", record)
-    yield messages
+    yield executed
     event.remove(database.engine, "before_cursor_execute", record)
 
 
@@ -216,9 +216,9 @@ def test_authentication_between_two_updates_is_a_single_read(
     assert authenticate_token(secret, database=database, now=clock.now())
     with statements(database) as executed:
         assert authenticate_token(secret, database=database, now=clock.now())
-    asked = [statement for statement in executed if not statement.startswith("BEGIN")]
-    assert len(asked) == 1
-    assert asked[0].startswith("SELECT")
+    queries = [statement for statement in executed if not statement.startswith("BEGIN")]
+    assert len(queries) == 1
+    assert queries[0].startswith("SELECT")
 
 
 def test_authentication_does_not_wait_for_a_concurrent_writer(
@@ -229,13 +229,13 @@ def test_authentication_does_not_wait_for_a_concurrent_writer(
         session.execute(update(ApiTokenRow).values(name="renamed"))
         started = time.monotonic()
         assert authenticate_token(secret, database=database, now=clock.now())
-        assert time.monotonic() - started < WITHOUT_WAIT_SECONDS
+        assert time.monotonic() - started < NO_WAIT_SECONDS
     assert last_used_at(database) is None
     assert authenticate_token(secret, database=database, now=clock.now())
     assert last_used_at(database) == clock.now()
 
 
-REFUSING = {
+REJECT_UPDATES = {
     "sqlite": [
         "CREATE TRIGGER no_updates BEFORE UPDATE ON api_tokens BEGIN SELECT RAISE(ABORT, 'no'); END"
     ],
@@ -251,7 +251,7 @@ def test_a_failed_update_of_the_last_use_does_not_refuse_the_token(
 ) -> None:
     secret = issue(database, clock).secret
     with database.transaction() as session:
-        for statement in REFUSING[database.dialect]:
+        for statement in REJECT_UPDATES[database.dialect]:
             session.execute(text(statement))
     assert authenticate_token(secret, database=database, now=clock.now())
     assert last_used_at(database) is None
@@ -269,13 +269,13 @@ def test_a_removed_permission_grants_nothing(
     assert set(caller.grants) == ({Permission.FICHES} if len(permissions) == 2 else set())
 
 
-REVOKED_INPUT = {"name": "x", "permissions": ["*"], "scope": "ALL"}
+ANY_TOKEN = {"name": "x", "permissions": ["*"], "scope": "ALL"}
 
 
 def test_a_revoked_token_is_refused_from_the_next_call(
     database: Database, clock: FakeClock
 ) -> None:
-    issued, other = (create_token(REVOKED_INPUT, database=database, clock=clock) for _ in range(2))
+    issued, other = (create_token(ANY_TOKEN, database=database, clock=clock) for _ in range(2))
     assert authenticate_token(issued.secret, database=database, now=clock.now())
     revoked = revoke_token(issued.token.id, database=database, clock=clock)
     assert revoked.revoked_at == clock.now()
@@ -284,7 +284,7 @@ def test_a_revoked_token_is_refused_from_the_next_call(
 
 
 def test_a_second_revocation_keeps_the_first_time(database: Database, clock: FakeClock) -> None:
-    token = create_token(REVOKED_INPUT, database=database, clock=clock).token
+    token = create_token(ANY_TOKEN, database=database, clock=clock).token
     first = revoke_token(token.id, database=database, clock=clock)
     clock.advance_one_second()
     assert revoke_token(token.id, database=database, clock=clock) == first
@@ -299,11 +299,11 @@ def test_tokens_are_listed_newest_first_with_a_filter_for_active_ones(
     database: Database, clock: FakeClock
 ) -> None:
     ids = [
-        create_token(REVOKED_INPUT | more, database=database, clock=clock).token.id
+        create_token(ANY_TOKEN | more, database=database, clock=clock).token.id
         for more in ({}, {"expiresInDays": 1}, {})
     ]
     revoke_token(ids[2], database=database, clock=clock)
-    expires_at = list_expiry(database, ids[1])
+    expires_at = expiry_of(database, ids[1])
     with database.reading() as session:
         assert [token.id for token in list_tokens(session)] == ids[::-1]
         assert [token.id for token in list_tokens(session, active_at=clock.now())] == [
@@ -313,7 +313,7 @@ def test_tokens_are_listed_newest_first_with_a_filter_for_active_ones(
         assert [token.id for token in list_tokens(session, active_at=expires_at)] == [ids[0]]
 
 
-def list_expiry(database: Database, token_id: int) -> datetime | None:
+def expiry_of(database: Database, token_id: int) -> datetime | None:
     with database.reading() as session:
         return next(token.expires_at for token in list_tokens(session) if token.id == token_id)
 
@@ -321,7 +321,7 @@ def list_expiry(database: Database, token_id: int) -> datetime | None:
 def test_processes_that_concurrently_use_and_revoke_a_token_agree(
     database: Database, database_url: str, clock: FakeClock
 ) -> None:
-    issued = create_token(REVOKED_INPUT, database=database, clock=clock)
+    issued = create_token(ANY_TOKEN, database=database, clock=clock)
     calls = [
         (database_url, issued.secret, issued.token.id, clock.now(), is_user)
         for is_user in (True, False) * 2

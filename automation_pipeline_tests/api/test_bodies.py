@@ -49,7 +49,7 @@ def padded(size: int) -> bytes:
 def test_an_oversized_body_is_413_with_or_without_a_length(remote: httpx.Client) -> None:
     wrong: list[object] = []
     for path, most in ((SCHEDULES, MEGABYTE), (IMPORT, 2 * MEGABYTE)):
-        pieces = (padded(most + 1)[at : at + 50_000] for at in range(0, most + 1, 50_000))
+        pieces = (padded(most + 1)[start : start + 50_000] for start in range(0, most + 1, 50_000))
         expected = {
             "fits": (padded(most), 400),
             "too big": (padded(most + 1), 413),
@@ -71,8 +71,8 @@ def test_an_oversized_body_is_413_with_or_without_a_length(remote: httpx.Client)
 
 def test_an_endless_body_is_413_before_it_is_read_completely(address: str) -> None:
     piece, sent, answer = b"x" * 100_000, 0, b""
-    at = urlsplit(address)
-    connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=60)
+    url_parts = urlsplit(address)
+    connection = http.client.HTTPConnection(url_parts.hostname or "", url_parts.port, timeout=60)
     connection.putrequest("POST", SCHEDULES)
     connection.putheader("Authorization", f"Bearer {MACHINE}")
     connection.putheader("Transfer-Encoding", "chunked")
@@ -117,12 +117,12 @@ def test_credentials_are_checked_before_a_body_is_parsed_or_awaited(
     )
     for content in (b"[" * 1000, padded(MEGABYTE)):
         assert httpx.post(address + SCHEDULES, content=content).status_code == 401
-    at = urlsplit(address)
-    with socket.create_connection((at.hostname, at.port), timeout=60) as wire:
-        wire.sendall(
+    url_parts = urlsplit(address)
+    with socket.create_connection((url_parts.hostname, url_parts.port), timeout=60) as connection:
+        connection.sendall(
             f"POST {SCHEDULES} HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\n".encode()
         )
-        assert wire.recv(1000).startswith(b"HTTP/1.1 401 ")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 401 ")
 
 
 def test_malformed_json_is_400_with_bounded_memory(remote: httpx.Client) -> None:
@@ -208,7 +208,7 @@ def test_a_form_with_too_many_fields_is_400(remote: httpx.Client) -> None:
 
 
 def test_conflicting_length_headers_are_400_and_end_the_connection(address: str) -> None:
-    at = urlsplit(address)
+    url_parts = urlsplit(address)
     hidden = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
     chunked, length = b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n"
     for framing in (
@@ -216,24 +216,28 @@ def test_conflicting_length_headers_are_400_and_end_the_connection(address: str)
         length + chunked,
         length + b"Transfer-Encoding: identity\r\n",
     ):
-        with socket.create_connection((at.hostname, at.port), timeout=60) as wire:
-            wire.sendall(
+        with socket.create_connection(
+            (url_parts.hostname, url_parts.port), timeout=60
+        ) as connection:
+            connection.sendall(
                 b"POST /health HTTP/1.1\r\nHost: here\r\n" + framing + b"\r\n0\r\n\r\n" + hidden
             )
-            answers = b"".join(iter(lambda: wire.recv(10_000), b""))
+            answers = b"".join(iter(lambda: connection.recv(10_000), b""))
         assert answers.startswith(b"HTTP/1.1 400 "), framing
         assert answers.count(b"HTTP/1.1 ") == 1, framing
 
 
 def test_endless_headers_are_400(address: str) -> None:
-    at = urlsplit(address)
+    url_parts = urlsplit(address)
     for line in (b"X-Long: " + b"x" * 1000, b"X-Many: x\r\n" * 100):
-        with socket.create_connection((at.hostname, at.port), timeout=60) as wire:
-            wire.sendall(b"GET /health HTTP/1.1\r\nHost: here\r\n")
+        with socket.create_connection(
+            (url_parts.hostname, url_parts.port), timeout=60
+        ) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: here\r\n")
             try:
                 for _ in range(20 * MAX_HEADER_BYTES // len(line)):
-                    wire.sendall(line)
-                answer = wire.recv(1000)
+                    connection.sendall(line)
+                answer = connection.recv(1000)
             except ConnectionError:
                 answer = b"HTTP/1.1 400 "  # the server closed the connection
         assert answer.startswith(b"HTTP/1.1 400 ")

@@ -73,9 +73,9 @@ def test_an_id_with_another_spelling_is_400(
     triggered(client, "1")
     limited = login({f"{rule.permission}.{rule.action}": "GROUP"}, groupes=["NORD"])
     for spelling in ("+1", "%201", "1.0", "0_1", "1%0a", "01", "0" * 20 + "1", "1e0", "９"):
-        asked = re.sub(r"\{\w+\}", "1", path.replace(f"{{{rule.entity}}}", spelling))
-        answered = limited.request(method, asked)
-        assert answered.status_code == 400, (asked, answered.text)
+        url = re.sub(r"\{\w+\}", "1", path.replace(f"{{{rule.entity}}}", spelling))
+        answered = limited.request(method, url)
+        assert answered.status_code == 400, (url, answered.text)
 
 
 def test_another_spelling_of_a_fiche_id_does_not_bypass_the_scope(
@@ -357,10 +357,12 @@ def test_entities_of_another_organisation_look_missing(
     hidden, missing = (request(globex, method, path, entities) for entities in (acme, MISSING))
     assert (hidden.status_code, hidden.json()["code"]) == (404, "NOT_FOUND")
     assert missing.status_code == 404
-    words = hidden.json()["error"]
-    for name, its in acme.ids.items():
-        words = words.replace(its, MISSING.ids[name]) if f"{{{name}}}" in path else words
-    assert words == missing.json()["error"]
+    message = hidden.json()["error"]
+    for name, entity_id in acme.ids.items():
+        message = (
+            message.replace(entity_id, MISSING.ids[name]) if f"{{{name}}}" in path else message
+        )
+    assert message == missing.json()["error"]
     assert everything(orgs) == before
 
 
@@ -469,13 +471,13 @@ def test_a_restricted_type_needs_its_permission_with_the_scope_all(
 ) -> None:
     check_job_type_permission(caller(permission=permission), name)
     check_job_type_permission(Caller("machine:1", whole_grants()), name)
-    for poor in (
+    for unpermitted in (
         caller(),
         caller(permission=permission, scope=Scope.GROUP),
         caller(permission=Permission.ORG_JOBS),
     ):
         with pytest.raises(Exception, match=rf"{permission}\.write"):
-            check_job_type_permission(poor, name)
+            check_job_type_permission(unpermitted, name)
 
 
 @every_case(

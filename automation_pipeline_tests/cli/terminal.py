@@ -30,7 +30,7 @@ DAILY: dict[str, Any] = {
 }
 
 # A test process runs many commands: build the command tree only once.
-build_once = cache(typer.main.get_command)
+cached_command_tree = cache(typer.main.get_command)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Terminal:
     def export(self, **variables: str) -> None:
         for name, value in variables.items():
             self._monkeypatch.setenv(name, value)
-        _forget()
+        _clear_caches()
 
     def run(
         self, *arguments: str, given: bytes = b"", is_interactive: bool = False
@@ -90,10 +90,10 @@ class Terminal:
 
 def during_pauses(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> None:
     """Run one action per pause of a command that follows its work, then send Ctrl-C."""
-    left = iter(actions)
+    remaining = iter(actions)
 
     def pause() -> None:
-        action = next(left, None)
+        action = next(remaining, None)
         if action is None:
             raise KeyboardInterrupt
         action()
@@ -115,16 +115,16 @@ def open_terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
     folder: Path = request.getfixturevalue("tmp_path")
     shutil.copy(request.getfixturevalue("sqlite_template"), folder / "automation.db")
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(typer.main, "get_command", build_once)
+    monkeypatch.setattr(typer.main, "get_command", cached_command_tree)
     for name in [*(field.upper() for field in Settings.model_fields), "FICHE_API_URL"]:
         monkeypatch.delenv(name, raising=False)
     terminal = Terminal(monkeypatch, request.getfixturevalue("capsys"), folder)
     terminal.export(DATABASE_URL="sqlite:///automation.db", AUTOMATION_HOME=str(folder))
     yield terminal
-    _forget()
+    _clear_caches()
 
 
-def _forget() -> None:
+def _clear_caches() -> None:
     """Clear caches so that the next command reads its environment like a new process."""
     if bootstrap.services.cache_info().currsize and "database" in vars(bootstrap.services()):
         bootstrap.services().database.dispose()

@@ -76,16 +76,16 @@ def test_commands_that_read_create_nothing_and_name_the_database_that_is_missing
     missing = unconfigured.folder / "data/automation-pipeline/.automation/automation.db"
     sentence = f"There is no database at {missing}: run `automation db upgrade`.\n"
     before = files_below(unconfigured.folder)
-    asked = (
+    commands = (
         "schedules list",
         "runs show 1",
         "api --port 0",
         "db backup copy.db",
         "tokens list --json",
     )
-    ended = {arguments: unconfigured.run(*arguments.split()) for arguments in asked}
+    ended = {arguments: unconfigured.run(*arguments.split()) for arguments in commands}
     found = {arguments: (one.code, one.out, one.err) for arguments, one in ended.items()}
-    assert found == dict.fromkeys(asked, (1, "", sentence))
+    assert found == dict.fromkeys(commands, (1, "", sentence))
     assert ended["tokens list --json"].error is not None
     assert unconfigured.run("db", "current").out == sentence
     assert unconfigured.json("db", "current") == {"revision": None}

@@ -100,7 +100,7 @@ def test_a_missing_crm_url_fails(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "says"),
+    ("rule", "expected"),
     [
         ({"status": 503}, "answered 503"),
         ({"drop": True}, "could not be reached"),
@@ -108,12 +108,12 @@ def test_a_missing_crm_url_fails(terminal: Terminal) -> None:
     ],
 )
 def test_a_crm_error_is_reported(
-    healthy: Terminal, simulator_url: str, rule: dict[str, object], says: str
+    healthy: Terminal, simulator_url: str, rule: dict[str, object], expected: str
 ) -> None:
     add_faults(simulator_url, {"route": "crm.details", **rule})
     state, detail = findings(healthy, code=1)["crm"]
     assert state == "failed"
-    assert says in detail
+    assert expected in detail
 
 
 def test_an_unreachable_crm_fails(terminal: Terminal) -> None:
@@ -163,31 +163,31 @@ def test_the_dagster_definitions_are_loaded(healthy: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "code", "state", "says"),
+    ("key", "code", "state", "expected"),
     [
         ("sim-speech-key", 0, "ok", "answers and accepts the key"),
         ("wr0ng", 1, "failed", "check ELEVENLABS_API_KEY"),
     ],
 )
 def test_the_speech_to_text_key_is_checked(
-    healthy: Terminal, simulator_url: str, key: str, code: int, state: str, says: str
+    healthy: Terminal, simulator_url: str, key: str, code: int, state: str, expected: str
 ) -> None:
     healthy.export(ELEVENLABS_BASE_URL=simulator_url, ELEVENLABS_API_KEY=key)
     found = findings(healthy, code)["speech"]
     assert found[0] == state
-    assert says in found[1]
+    assert expected in found[1]
     assert "wr0ng" not in found[1]
 
 
 @pytest.mark.parametrize(
-    ("password", "code", "state", "says"),
+    ("password", "code", "state", "expected"),
     [
         ("right", 0, "ok", "answers and accepts the login"),
         ("wr0ng", 1, "failed", "check SMTP_USER and SMTP_PASS"),
     ],
 )
 def test_the_mail_server_login_is_checked(
-    healthy: Terminal, password: str, code: int, state: str, says: str
+    healthy: Terminal, password: str, code: int, state: str, expected: str
 ) -> None:
     with running_mail_server(FakeMailServer(login=("robot@example.com", "right"))) as box:
         healthy.export(
@@ -196,7 +196,7 @@ def test_the_mail_server_login_is_checked(
         healthy.export(SMTP_PASS=password)
         found = findings(healthy, code)["smtp"]
     assert found[0] == state
-    assert says in found[1]
+    assert expected in found[1]
     assert "wr0ng" not in found[1]
     assert box.mails == []
 

@@ -32,7 +32,7 @@ def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
         yield terminal
 
 
-def made(terminal: Terminal, *arguments: str) -> Any:
+def create(terminal: Terminal, *arguments: str) -> Any:
     return terminal.json("tokens", "create", *arguments)
 
 
@@ -40,7 +40,7 @@ def caller_of(terminal: Terminal, token: str) -> Caller | None:
     return authenticate_token(token, database=terminal.database, now=SystemClock().now())
 
 
-def refused(terminal: Terminal, code: int, *arguments: str) -> str:
+def error_of(terminal: Terminal, code: int, *arguments: str) -> str:
     ended = terminal.run("tokens", *arguments)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.endswith(".\n")
@@ -108,7 +108,7 @@ def test_the_token_is_on_its_own_line_and_printed_only_on_creation(terminal: Ter
 
 
 @pytest.mark.parametrize(
-    ("arguments", "permissions", "scope", "about"),
+    ("arguments", "permissions", "scope", "fields"),
     [
         ("-p fiches,audits.run -s all", ["fiches.read", "audits.write"], "ALL", {}),
         ("-p * --scope ALL", ["*"], "ALL", {}),
@@ -124,16 +124,20 @@ def test_the_token_is_on_its_own_line_and_printed_only_on_creation(terminal: Ter
     ],
 )
 def test_options_set_the_permissions_and_the_scope(
-    terminal: Terminal, arguments: str, permissions: list[str], scope: str, about: dict[str, object]
+    terminal: Terminal,
+    arguments: str,
+    permissions: list[str],
+    scope: str,
+    fields: dict[str, object],
 ) -> None:
-    result = made(terminal, *arguments.split())
+    result = create(terminal, *arguments.split())
     assert (result["permissions"], result["scope"]) == (permissions, scope)
-    assert result | {"name": "unnamed", **about} == result
+    assert result | {"name": "unnamed", **fields} == result
     caller = caller_of(terminal, result["token"])
     assert caller is not None
     assert {grant.read for grant in caller.grants.values()} == {Scope[scope]}
     row = terminal.run("tokens", "list").out
-    assert str(about.get("name", "unnamed")) in row
+    assert str(fields.get("name", "unnamed")) in row
 
 
 def test_a_revoked_token_is_rejected_and_no_longer_listed(terminal: Terminal) -> None:
@@ -170,18 +174,18 @@ def test_a_revoked_token_is_rejected_and_no_longer_listed(terminal: Terminal) ->
 def test_invalid_token_options_exit_with_2(
     terminal: Terminal, arguments: str, sentence: str
 ) -> None:
-    assert refused(terminal, 2, "create", *arguments.split()).startswith(sentence)
+    assert error_of(terminal, 2, "create", *arguments.split()).startswith(sentence)
     assert terminal.json("tokens", "list", "--all") == {"tokens": []}
 
 
 def test_an_unknown_id_exits_with_1(terminal: Terminal) -> None:
-    assert refused(terminal, 1, "revoke", "7") == "Token 7 not found."
-    assert refused(terminal, 1, "revoke", "7", "--json") == "Token 7 not found."
+    assert error_of(terminal, 1, "revoke", "7") == "Token 7 not found."
+    assert error_of(terminal, 1, "revoke", "7", "--json") == "Token 7 not found."
 
 
 @pytest.mark.parametrize("wrong", ["one", "0", "99999999999999999999"])
 def test_an_invalid_id_exits_with_2(terminal: Terminal, wrong: str) -> None:
-    assert refused(terminal, 2, "revoke", wrong).startswith("Invalid value for 'token_id': ")
+    assert error_of(terminal, 2, "revoke", wrong).startswith("Invalid value for 'token_id': ")
 
 
 def test_the_help_explains_how_to_use_a_token(terminal: Terminal) -> None:
@@ -197,8 +201,8 @@ def test_the_help_explains_how_to_use_a_token(terminal: Terminal) -> None:
 
 
 def test_a_token_belongs_to_the_named_organisation(terminal: Terminal) -> None:
-    about = ("-p", "org-jobs.agents.write", "-s", "ALL", "--org", "acme")
-    assert "orgId: there is no organisation 'acme'" in refused(terminal, 2, "create", *about)
+    options = ("-p", "org-jobs.agents.write", "-s", "ALL", "--org", "acme")
+    assert "orgId: there is no organisation 'acme'" in error_of(terminal, 2, "create", *options)
     create_organisation(
         {"id": "acme", "name": "Acme"},
         within=ALL_ORGANISATIONS,
@@ -206,16 +210,16 @@ def test_a_token_belongs_to_the_named_organisation(terminal: Terminal) -> None:
         clock=SystemClock(),
         actor="cli",
     )
-    result = made(terminal, *about)
+    result = create(terminal, *options)
     assert (result["orgId"], result["permissions"]) == ("acme", ["org-jobs.agents.write"])
     caller = caller_of(terminal, result["token"])
     assert caller is not None
     assert (caller.org_id, list(caller.grants)) == ("acme", [Permission.ORG_JOBS_AGENTS])
-    output = terminal.run("tokens", "create", *about).out.splitlines()
+    output = terminal.run("tokens", "create", *options).out.splitlines()
     assert [line.split()[1:] for line in output if line.startswith("reaches")] == [
         ["all", "of", "acme"]
     ]
     assert (
         "permissions: must be enrichment, org-jobs or org-jobs.agents for a token of an organisation, not fiches"
-        in refused(terminal, 2, "create", *about, "-p", "fiches")
+        in error_of(terminal, 2, "create", *options, "-p", "fiches")
     )

@@ -13,16 +13,18 @@ MakeServices = Callable[..., Services]
 
 
 @pytest.fixture
-def serving(database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> MakeServices:
+def make_services(
+    database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> MakeServices:
     """Creates services with the given settings, independent of the environment."""
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
 
-    def serve(**variables: object) -> Services:
+    def make(**variables: object) -> Services:
         url = database.url.render_as_string(hide_password=False)
         services = Services(Settings(**{"DATABASE_URL": url, **variables}), clock)  # type: ignore[arg-type]
         if "DATABASE_URL" not in variables:
             services.__dict__["database"] = database
         return services
 
-    return serve
+    return make

@@ -41,7 +41,7 @@ def found(services: Services) -> Mapping[str, Finding]:
 
 
 @pytest.mark.parametrize(
-    ("variables", "state", "says"),
+    ("variables", "state", "expected"),
     [
         ({}, "not set", "optional, not configured"),
         ({"PUSHER_SECRET": PUSHER_SECRET}, "ok", "answers and accepts the credentials"),
@@ -51,22 +51,26 @@ def found(services: Services) -> Mapping[str, Finding]:
     ],
 )
 def test_the_pusher_check_verifies_the_credentials(
-    serving: MakeServices,
+    make_services: MakeServices,
     simulator_url: str,
     variables: Mapping[str, object],
     state: str,
-    says: str,
+    expected: str,
 ) -> None:
     given = {**PUSHER, "PUSHER_BASE_URL": simulator_url, **variables} if variables else {}
-    pusher = found(serving(**{name: value for name, value in given.items() if value != ""}))[
+    pusher = found(make_services(**{name: value for name, value in given.items() if value != ""}))[
         "pusher"
     ]
-    assert (pusher.state, says in pusher.detail, "wr0ng" in pusher.detail) == (state, True, False)
+    assert (pusher.state, expected in pusher.detail, "wr0ng" in pusher.detail) == (
+        state,
+        True,
+        False,
+    )
     assert pusher.required is bool(variables)
 
 
 @pytest.mark.parametrize(
-    ("variables", "state", "says"),
+    ("variables", "state", "expected"),
     [
         ({}, "not set", "optional, not configured"),
         ({"SHOP_API_TOKEN": SHOP_TOKEN}, "ok", " answers and accepts the token"),
@@ -80,20 +84,22 @@ def test_the_pusher_check_verifies_the_credentials(
     ],
 )
 def test_the_shop_check_verifies_the_token(
-    serving: MakeServices,
+    make_services: MakeServices,
     simulator_url: str,
     variables: Mapping[str, object],
     state: str,
-    says: str,
+    expected: str,
 ) -> None:
     given = {"SHOP_API_BASE_URL": simulator_url, **variables} if variables else {}
-    shop = found(serving(**{name: value for name, value in given.items() if value != ""}))["shop"]
-    assert (shop.state, says in shop.detail, "wr0ng" in shop.detail) == (state, True, False)
+    shop = found(make_services(**{name: value for name, value in given.items() if value != ""}))[
+        "shop"
+    ]
+    assert (shop.state, expected in shop.detail, "wr0ng" in shop.detail) == (state, True, False)
     assert shop.required is bool(variables)
 
 
 @pytest.mark.parametrize(
-    ("variables", "state", "says"),
+    ("variables", "state", "expected"),
     [
         ({}, "not set", "optional, not configured"),
         ({"LLM_API_KEY": LLM_KEY}, "ok", " answers and has the model gpt"),
@@ -101,15 +107,15 @@ def test_the_shop_check_verifies_the_token(
     ],
 )
 def test_the_language_model_check_verifies_the_key(
-    serving: MakeServices,
+    make_services: MakeServices,
     simulator_url: str,
     variables: Mapping[str, object],
     state: str,
-    says: str,
+    expected: str,
 ) -> None:
     given = {"LLM_BASE_URL": f"{simulator_url}/v1", **variables} if variables else {}
-    model = found(serving(**given))["model"]
-    assert (model.state, says in model.detail, "wr0ng" in model.detail) == (state, True, False)
+    model = found(make_services(**given))["model"]
+    assert (model.state, expected in model.detail, "wr0ng" in model.detail) == (state, True, False)
     assert model.required is bool(variables)
 
 
@@ -152,7 +158,7 @@ REGISTRIES: Mapping[str, Mapping[str, object]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "changed", "state", "says"),
+    ("name", "changed", "state", "expected"),
     [
         ("search", None, "not set", "optional, not configured"),
         (
@@ -188,12 +194,12 @@ REGISTRIES: Mapping[str, Mapping[str, object]] = {
     ],
 )
 def test_each_registry_check_verifies_the_access(
-    serving: MakeServices,
+    make_services: MakeServices,
     simulator_url: str,
     name: str,
     changed: Mapping[str, object] | None,
     state: str,
-    says: str,
+    expected: str,
 ) -> None:
     given = {} if changed is None else {**REGISTRIES[name], **changed}
     message = {
@@ -202,8 +208,8 @@ def test_each_registry_check_verifies_the_access(
     }
     settings = {key: value for key, value in message.items() if value != ""}
     # Long enough for any machine.
-    registry = found(serving(ENRICHMENT_TIMEOUT_SECONDS=15, **settings))[name]
-    assert (registry.state, says in registry.detail, "wr0ng" in registry.detail) == (
+    registry = found(make_services(ENRICHMENT_TIMEOUT_SECONDS=15, **settings))[name]
+    assert (registry.state, expected in registry.detail, "wr0ng" in registry.detail) == (
         state,
         True,
         False,
@@ -212,34 +218,38 @@ def test_each_registry_check_verifies_the_access(
 
 
 def test_the_access_check_counts_tokens(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
-    assert found(serving())["access"].state == "not set"
+    assert found(make_services())["access"].state == "not set"
     request = {"name": "robot", "permissions": ["automation"], "scope": "ALL"}
     kept, gone = (create_token(request, database=database, clock=clock) for _ in range(2))
     revoke_token(gone.token.id, database=database, clock=clock)
     access = found(
-        serving(
+        make_services(
             API_AUTH_TOKENS="one-token-of-sixteen,another-token-of-sixteen",
             JWT_ACCESS_SECRET=SECRET,
         )
     )["access"]
     assert access.detail == "2 token(s) in the environment, 1 stored; users' tokens are accepted"
-    assert found(serving())["access"].detail.endswith("1 stored; users' tokens are not accepted")
+    assert found(make_services())["access"].detail.endswith(
+        "1 stored; users' tokens are not accepted"
+    )
     assert kept.secret not in access.detail
 
 
 def test_the_daemon_check_succeeds_after_a_heartbeat(
-    serving: MakeServices, database: Database
+    make_services: MakeServices, database: Database
 ) -> None:
-    silent = found(serving())["daemon"]
+    silent = found(make_services())["daemon"]
     assert (silent.state, silent.is_problem) == ("failed", False)
     with database.transaction() as session:
         record_heartbeat(session, DAEMON)
-    assert found(serving())["daemon"].state == "ok"
+    assert found(make_services())["daemon"].state == "ok"
 
 
-def test_the_database_check_reports_the_revision(serving: MakeServices, database: Database) -> None:
-    result = found(serving())["database"]
+def test_the_database_check_reports_the_revision(
+    make_services: MakeServices, database: Database
+) -> None:
+    result = found(make_services())["database"]
     assert result.state == "ok"
     assert result.detail.startswith(f"{database.dialect} at 0")

@@ -45,8 +45,8 @@ def enrich(database: Database, clock: FakeClock) -> None:
     asyncio.run(work_enrichment(made.job_id, registries=sources, owner="a", **context))
 
 
-def test_enrichment_metrics_are_zero_without_requests(serving: MakeServices) -> None:
-    document = read_metrics(serving())
+def test_enrichment_metrics_are_zero_without_requests(make_services: MakeServices) -> None:
+    document = read_metrics(make_services())
     assert set(document["enrichment_status"].values()) == {0}
     assert document["enrichment_stale_backlog"] == {"": 0}
     assert document["enrichment_source_resting"] == dict.fromkeys(SourceApi, 0)
@@ -54,12 +54,12 @@ def test_enrichment_metrics_are_zero_without_requests(serving: MakeServices) -> 
 
 
 def test_enrichment_metrics_count_companies_sources_and_backlog(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     enrich(database, clock)
     with database.transaction() as session:
         set_rest(session, SourceApi.INPI, timedelta(days=90), "Banned.", clock.now())
-    document = read_metrics(serving())
+    document = read_metrics(make_services())
     assert (
         document["enrichment_status"]["SUCCESS"],
         document["enrichment_source_calls_today"][SourceApi.SEARCH],
@@ -68,14 +68,14 @@ def test_enrichment_metrics_count_companies_sources_and_backlog(
     clock.advance(timedelta(days=31))
     sources = registries(database, {SourceApi.SEARCH: FakeRegistry()}, calls_a_day=1)
     sweep_enrichments(registries=sources, database=database, clock=clock, limit=50)
-    document = read_metrics(serving())
+    document = read_metrics(make_services())
     assert document["enrichment_status"]["STALE"] == 1
     assert document["enrichment_stale_backlog"] == {"": 1}
     assert document["enrichment_source_calls_today"][SourceApi.SEARCH] == 0
 
 
-def test_enrichment_counters_and_histograms_are_exposed(serving: MakeServices) -> None:
-    services = serving()
+def test_enrichment_counters_and_histograms_are_exposed(make_services: MakeServices) -> None:
+    services = make_services()
     services.meter.count(RATE_LIMITED, source=SourceApi.INPI)
     observe(services.meter, LATENCY_MS, 800)
     services.metering.flush()

@@ -58,19 +58,19 @@ def add_run(
         )  # fmt: skip
 
 
-def test_an_empty_system_has_zero_gauges(serving: MakeServices) -> None:
-    assert set(numbers(serving()).values()) == {0}
+def test_an_empty_system_has_zero_gauges(make_services: MakeServices) -> None:
+    assert set(numbers(make_services()).values()) == {0}
 
 
 def test_runs_and_fiches_are_counted_by_status(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     schedule_id = make_schedule(database, clock).id
     add_run(database, clock, schedule_id, "running")
     add_run(database, clock, schedule_id, "partial", 5, 2, 1)
     add_run(database, clock, schedule_id, "partial", 1, 1, 0)
     add_run(database, clock, schedule_id, "completed", 7, 0, 3)
-    result = numbers(serving())
+    result = numbers(make_services())
     runs = {"pending": 0, "running": 1, "partial": 2, "completed": 1}
     assert {name: result[f"automation_runs{{status={name}}}"] for name in runs} == runs
     fiches = {"successful": 13, "failed": 3, "ignored": 4}
@@ -78,7 +78,7 @@ def test_runs_and_fiches_are_counted_by_status(
 
 
 def test_queue_depths_are_reported_per_queue(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     with database.transaction() as session:
         file_requests(
@@ -90,7 +90,7 @@ def test_queue_depths_are_reported_per_queue(
     bench = AuditHarness(database, clock)
     bench.sell("1")
     bench.audit("1", bench.configure())
-    result = numbers(serving())
+    result = numbers(make_services())
     assert (
         result["automation_queue_depth{queue=run_requests}"],
         result["automation_queue_depth{queue=audits}"],
@@ -98,11 +98,11 @@ def test_queue_depths_are_reported_per_queue(
     with database.transaction() as session:
         bench_row = bench.row()
         session.execute(update(type(bench_row)).values(status=AuditStatus.RUNNING))
-    assert numbers(serving())["automation_queue_depth{queue=audits}"] == 1
+    assert numbers(make_services())["automation_queue_depth{queue=audits}"] == 1
 
 
 def test_outbox_gauges_report_lag_and_parked_events(
-    serving: MakeServices, database: Database
+    make_services: MakeServices, database: Database
 ) -> None:
     with database.transaction() as session:
         enqueue(session, [an_event("old"), an_event("new"), an_event("parked"), an_event("out")])
@@ -113,13 +113,13 @@ def test_outbox_gauges_report_lag_and_parked_events(
             values |= {"available_at": NEVER} if key == "parked" else {}
             values |= {"published_at": now} if key == "out" else {}
             session.execute(update(OutboxRow).where(OutboxRow.event_key == key).values(**values))
-    result = numbers(serving())
+    result = numbers(make_services())
     assert (result["automation_outbox_waiting"], result["automation_outbox_parked"]) == (2, 1)
     assert 90 <= result["automation_outbox_lag_seconds"] < 600
 
 
 def test_failed_notifications_and_daemon_silence_are_reported(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     an_ended_run(
         database, clock, webhookUrl="https://hooks.example.com/run", notifyEmails=["a@example.com"]
@@ -131,13 +131,13 @@ def test_failed_notifications_and_daemon_silence_are_reported(
             .values(status="failed")
         )
         record_heartbeat(session, DAEMON)
-    result = numbers(serving())
+    result = numbers(make_services())
     assert result["automation_notifications_failed"] == 1
     assert 0 <= result["automation_daemon_silence_seconds"] < 600
 
 
 def test_counts_of_all_processes_are_exposed_as_counters(
-    serving: MakeServices, database: Database
+    make_services: MakeServices, database: Database
 ) -> None:
     with database.transaction() as session:
         add_metrics(
@@ -149,7 +149,7 @@ def test_counts_of_all_processes_are_exposed_as_counters(
         add_metrics(
             session, [MetricValue("provider_calls_total", 'provider="llm",status="429"', 1)]
         )
-    [counter] = [family for family in families(serving()) if family.type == "counter"]
+    [counter] = [family for family in families(make_services()) if family.type == "counter"]
     assert [(dict(sample.labels), sample.value) for sample in counter.samples] == [
         ({"provider": "crm", "status": "200"}, 5),
         ({"provider": "llm", "status": "429"}, 1),
@@ -170,15 +170,17 @@ def test_labels_are_unescaped(written: str, labels: dict[str, str]) -> None:
 
 
 def test_metrics_take_a_constant_number_of_queries(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
-    asked: list[str] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
-    exposition(serving())
-    few = len(asked)
+    statements: list[str] = []
+    event.listen(
+        database.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
+    )
+    exposition(make_services())
+    few = len(statements)
     schedule_id = make_schedule(database, clock).id
     for _ in range(20):
         add_run(database, clock, schedule_id, "completed", 1, 1, 1)
-    asked.clear()
-    exposition(serving())
-    assert len(asked) == few <= 25
+    statements.clear()
+    exposition(make_services())
+    assert len(statements) == few <= 25

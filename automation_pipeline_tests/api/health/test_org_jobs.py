@@ -31,8 +31,8 @@ def read_metrics(services: Services) -> dict[str, dict[str, float]]:
     return values
 
 
-def test_schedule_metrics_are_zero_without_schedules(serving: MakeServices) -> None:
-    document = read_metrics(serving())
+def test_schedule_metrics_are_zero_without_schedules(make_services: MakeServices) -> None:
+    document = read_metrics(make_services())
     assert (document["schedules_due_backlog"], document["schedules_oldest_due_age_seconds"]) == (
         {"": 0},
         {"": 0},
@@ -47,7 +47,7 @@ def test_schedule_metrics_are_zero_without_schedules(serving: MakeServices) -> N
 
 
 def test_due_schedules_are_counted_with_the_age_of_the_oldest(
-    serving: MakeServices, data: OrgJobsData
+    make_services: MakeServices, data: OrgJobsData
 ) -> None:
     for minutes in (1, 5):
         due = data.now - timedelta(minutes=minutes)
@@ -55,7 +55,7 @@ def test_due_schedules_are_counted_with_the_age_of_the_oldest(
     data.schedule()
     data.schedule(state="PAUSED", enabled=False)
     data.schedule(state="INVALID_CRON", deleted_at=data.now)
-    document = read_metrics(serving())
+    document = read_metrics(make_services())
     assert (document["schedules_due_backlog"], document["schedules_oldest_due_age_seconds"]) == (
         {"": 2},
         {"": 300},
@@ -68,7 +68,9 @@ def test_due_schedules_are_counted_with_the_age_of_the_oldest(
     }
 
 
-def test_queue_metrics_do_not_name_organisations(serving: MakeServices, data: OrgJobsData) -> None:
+def test_queue_metrics_do_not_name_organisations(
+    make_services: MakeServices, data: OrgJobsData
+) -> None:
     for of_type in (READING, READING, SERVICE):
         data.job(ORG, of_type)
     data.running_job(ORG, SERVICE)
@@ -76,16 +78,16 @@ def test_queue_metrics_do_not_name_organisations(serving: MakeServices, data: Or
     ended = data.job(OTHER_ORG, SERVICE)
     data.set_run(data.run_row(ended).id, status="success", finished_at=data.now)
     data.job(OTHER_ORG, READING)
-    document = read_metrics(serving())
+    document = read_metrics(make_services())
     assert document["org_jobs_queue_depth"] == {"agent": 3, "service": 1}
     assert document["org_jobs_queue_depth_max"] == {"": 3}
     assert document["org_jobs_running"] == {"": 2}
 
 
 def test_schedule_counters_and_histograms_are_exposed(
-    serving: MakeServices, database: Database
+    make_services: MakeServices, database: Database
 ) -> None:
-    services = serving()
+    services = make_services()
     services.meter.count(FIRES, outcome="skipped", reason="overlap")
     services.meter.count(FIRES, outcome="dispatched", reason="")
     observe(services.meter, FIRE_LATENCY_MS, 2_000)
@@ -98,17 +100,17 @@ def test_schedule_counters_and_histograms_are_exposed(
 
 
 def test_metrics_take_a_constant_number_of_queries(
-    serving: MakeServices, data: OrgJobsData
+    make_services: MakeServices, data: OrgJobsData
 ) -> None:
-    asked: list[str] = []
+    statements: list[str] = []
     event.listen(
-        data.database.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
+        data.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
     )
-    services, counts = serving(), []
+    services, counts = make_services(), []
     for orgs in ((), ("a", "b", "c")):
         for org_id in orgs:
             data.running_job(org_id, schedule_id=data.schedule(org_id))
-        asked.clear()
+        statements.clear()
         read_metrics(services)
-        counts.append(len(asked))
+        counts.append(len(statements))
     assert counts[0] == counts[1]

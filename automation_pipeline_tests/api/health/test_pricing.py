@@ -35,8 +35,8 @@ def read_metrics(services: Services) -> dict[str, dict[str, float]]:
     return values
 
 
-def test_pricing_metrics_are_minimal_without_runs(serving: MakeServices) -> None:
-    document = read_metrics(serving())
+def test_pricing_metrics_are_minimal_without_runs(make_services: MakeServices) -> None:
+    document = read_metrics(make_services())
     assert "rules_apply_success_rate" not in document
     assert document["rules_queue_age_seconds"] == {"": 0}
     assert document["rules_reconcile_mismatch"] == {"info": 0, "warning": 0, "critical": 0}
@@ -44,20 +44,20 @@ def test_pricing_metrics_are_minimal_without_runs(serving: MakeServices) -> None
 
 
 def test_success_rate_and_dead_letters_are_reported_per_project(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     an_ended_run(database, clock, 3, 1, project_id="shoes")
     an_ended_run(database, clock, 1, 0, project_id="hats")
     an_ended_run(database, clock, 0, 2, project_id="old", ended=timedelta(hours=2))
-    document = read_metrics(serving())
+    document = read_metrics(make_services())
     assert document["rules_apply_success_rate"] == {"shoes": 0.75, "hats": 1}
     assert document["rules_dlq_size"] == {"shoes": 1, "hats": 0, "old": 2}
 
 
 def test_run_durations_are_a_histogram(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
-    services, now = serving(), clock.now()
+    services, now = make_services(), clock.now()
     for seconds in (1, 4, 20, 100_000):
         began, queued = now - seconds * SECOND, now - (seconds + 60) * SECOND
         run_id = an_ended_run(
@@ -95,9 +95,9 @@ def test_run_durations_are_a_histogram(
 
 
 def test_a_retried_run_keeps_its_histogram_counts(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
-    services = serving()
+    services = make_services()
     run_id = an_ended_run(database, clock, 1, 1)
     with database.reading() as session:
         observe_durations(services.meter, get_run(session, run_id))
@@ -111,7 +111,7 @@ def test_a_retried_run_keeps_its_histogram_counts(
 
 
 def test_mismatches_come_from_the_latest_check_of_each_run(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     now = clock.now()
     repaired, changed, other, long_ago = (an_ended_run(database, clock, 1) for _ in range(4))
@@ -121,7 +121,7 @@ def test_mismatches_come_from_the_latest_check_of_each_run(
     a_check(database, changed, "1h", now - MINUTE, "critical", 2)
     a_check(database, other, "5m", now, "critical", 3)
     a_check(database, long_ago, "5m", now - timedelta(days=31), "warning", 9)
-    assert read_metrics(serving())["rules_reconcile_mismatch"] == {
+    assert read_metrics(make_services())["rules_reconcile_mismatch"] == {
         "info": 0,
         "warning": 0,
         "critical": 5,
@@ -129,7 +129,7 @@ def test_mismatches_come_from_the_latest_check_of_each_run(
 
 
 def test_the_latest_check_with_a_result_counts(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     now = clock.now()
     early, unread, without, back = (an_ended_run(database, clock, 1) for _ in range(4))
@@ -141,7 +141,7 @@ def test_the_latest_check_with_a_result_counts(
     a_check(database, without, "2026-05-04", now, total_checked=0)
     a_check(database, back, "5m", now, "critical", 8)
     change_run(database, back, status="ROLLED_BACK")
-    assert read_metrics(serving())["rules_reconcile_mismatch"] == {
+    assert read_metrics(make_services())["rules_reconcile_mismatch"] == {
         "info": 0,
         "warning": 2,
         "critical": 1,
@@ -149,7 +149,7 @@ def test_the_latest_check_with_a_result_counts(
 
 
 def test_circuit_queue_and_guardrail_metrics_are_reported(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     a_shop(database, circuit="open")
     for minutes in (2, 7):
@@ -158,7 +158,7 @@ def test_circuit_queue_and_guardrail_metrics_are_reported(
         )
     change_run(database, 1, blocked=4)
     change_run(database, 2, blocked=1)
-    document = read_metrics(serving())
+    document = read_metrics(make_services())
     shop = "shop.example"
     assert document["rules_circuit_state"] == {
         f"{shop} closed": 0,
@@ -170,26 +170,28 @@ def test_circuit_queue_and_guardrail_metrics_are_reported(
 
 
 def test_worker_counters_are_exposed_with_their_labels(
-    serving: MakeServices, database: Database
+    make_services: MakeServices, database: Database
 ) -> None:
     with database.transaction() as session:
         add_metrics(session, [MetricValue("rules_429_count_total", 'shop="shop.example"', 3)])
         add_metrics(session, [MetricValue("rules_target_retries_total", 'kind="manual"', 2)])
-    document = read_metrics(serving())
+    document = read_metrics(make_services())
     assert document["rules_429_count_total"] == {"shop.example": 3}
     assert document["rules_target_retries_total"] == {"manual": 2}
 
 
 def test_metrics_take_a_constant_number_of_queries(
-    serving: MakeServices, database: Database, clock: FakeClock
+    make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
-    asked: list[str] = []
-    event.listen(database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
-    services = serving()
+    statements: list[str] = []
+    event.listen(
+        database.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
+    )
+    services = make_services()
     a_rule(database, clock)  # a pending event adds the query for its age
-    asked.clear()
+    statements.clear()
     read_metrics(services)
-    few = len(asked)
+    few = len(statements)
     for project in ("a", "b", "c", "d"):
         a_check(
             database,
@@ -200,6 +202,6 @@ def test_metrics_take_a_constant_number_of_queries(
             1,
         )
     a_shop(database, 1)
-    asked.clear()
+    statements.clear()
     read_metrics(services)
-    assert len(asked) == few
+    assert len(statements) == few

@@ -12,7 +12,7 @@ from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.api.health.conftest import MakeServices
 
 
-def beat(database: Database, seconds_ago: float) -> None:
+def set_heartbeat(database: Database, seconds_ago: float) -> None:
     with database.transaction() as session:
         record_heartbeat(session, DAEMON)
         session.execute(
@@ -23,7 +23,7 @@ def beat(database: Database, seconds_ago: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds_ago", "state", "says"),
+    ("seconds_ago", "state", "expected"),
     [
         (0, "ok", " s ago"),
         (30, "ok", " s ago"),
@@ -35,25 +35,29 @@ def beat(database: Database, seconds_ago: float) -> None:
     ],
 )
 def test_readiness_needs_a_daemon_heartbeat_within_one_minute(
-    serving: MakeServices, database: Database, seconds_ago: float, state: str, says: str
+    make_services: MakeServices, database: Database, seconds_ago: float, state: str, expected: str
 ) -> None:
-    beat(database, seconds_ago)
-    storage, redis, daemon = readiness(serving())
-    assert (storage.state, redis.state, daemon.state) == ("ok", "not set", state)
-    assert says in daemon.detail
-    assert any(one.is_problem for one in (storage, redis, daemon)) is (state == "failed")
+    set_heartbeat(database, seconds_ago)
+    database_finding, redis, daemon = readiness(make_services())
+    assert (database_finding.state, redis.state, daemon.state) == ("ok", "not set", state)
+    assert expected in daemon.detail
+    assert any(one.is_problem for one in (database_finding, redis, daemon)) is (state == "failed")
 
 
-def test_a_daemon_that_never_ticked_is_not_ready(serving: MakeServices) -> None:
-    assert readiness(serving())[2].detail.startswith("has never ticked")
+def test_a_daemon_that_never_ticked_is_not_ready(make_services: MakeServices) -> None:
+    assert readiness(make_services())[2].detail.startswith("has never ticked")
 
 
-def test_an_unreachable_database_is_reported_without_its_address(serving: MakeServices) -> None:
-    found = readiness(serving(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work"))
+def test_an_unreachable_database_is_reported_without_its_address(
+    make_services: MakeServices,
+) -> None:
+    found = readiness(make_services(DATABASE_URL="postgresql://anna:s3cret@127.0.0.1:9/work"))
     assert [one.state for one in found] == ["failed", "not set", "failed"]
     assert {found[0].detail, found[2].detail} == {"The database does not answer"}
 
 
-def test_an_unreachable_redis_is_reported_without_failing_readiness(serving: MakeServices) -> None:
-    redis = readiness(serving(REDIS_URL="redis://:s3cret@127.0.0.1:9/0"))[1]
+def test_an_unreachable_redis_is_reported_without_failing_readiness(
+    make_services: MakeServices,
+) -> None:
+    redis = readiness(make_services(REDIS_URL="redis://:s3cret@127.0.0.1:9/0"))[1]
     assert (redis.state, redis.is_problem, redis.detail) == ("failed", False, REDIS_IS_AWAY)

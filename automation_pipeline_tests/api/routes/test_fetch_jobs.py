@@ -206,9 +206,11 @@ def test_totals_exclude_fiches_out_of_scope(
     ranges.prefetch(*DAYS[:2])
     ranges.crm.add(fiche("02020", groupe="NORD"))
     ranges.crm.add(fiche("02021", groupe="SUD", attribution_user_id="43"))
-    ground = {"database": ranges.database, "source": ranges.crm, "clock": ranges.clock}
+    context = {"database": ranges.database, "source": ranges.crm, "clock": ranges.clock}
     asyncio.run(
-        fetch_fiches(["02020", "02021"], since=ranges.clock.now(), settle=lambda *_: None, **ground)
+        fetch_fiches(
+            ["02020", "02021"], since=ranges.clock.now(), settle=lambda *_: None, **context
+        )
     )
     reader = login({"fiches.read": "GROUP" if "groupes" in about else "SELF"}, **about)
     document = get(reader, PATH, **RANGE, webhookUrl=HOOK.url)

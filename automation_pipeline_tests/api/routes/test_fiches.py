@@ -38,10 +38,10 @@ def crm(services: Services) -> FakeFicheSource:
     source.set_sales(DAY, *(summary(name, recording(f"{name}1")) for name in "123"))
     semaphore = Semaphore(DatabasePermits(services.database), "crm", 3, "test")
     services.__dict__.update(crm=source, sales_list_semaphore=semaphore)
-    ground = {"database": services.database, "source": source, "clock": services.clock}
-    asyncio.run(revalidate_day(DAY, **ground, semaphore=semaphore))
+    context = {"database": services.database, "source": source, "clock": services.clock}
+    asyncio.run(revalidate_day(DAY, **context, semaphore=semaphore))
     asyncio.run(
-        fetch_fiches(["1", "2"], since=services.clock.now(), settle=lambda *_: None, **ground)
+        fetch_fiches(["1", "2"], since=services.clock.now(), settle=lambda *_: None, **context)
     )
     source.requests.clear()
     return source

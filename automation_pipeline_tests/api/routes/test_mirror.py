@@ -30,8 +30,8 @@ def test_the_mirror_shows_a_fiche_with_its_calls(client: TestClient) -> None:
 def test_the_mirror_of_a_fiche_out_of_scope_looks_missing(
     login: Login, groupe: str, status: int
 ) -> None:
-    mine = login({"fiches.read": "GROUP"}, groupes=[groupe])
-    hidden, missing = mine.get("/api/fiches/900/mirror"), mine.get("/api/fiches/987/mirror")
+    reader = login({"fiches.read": "GROUP"}, groupes=[groupe])
+    hidden, missing = reader.get("/api/fiches/900/mirror"), reader.get("/api/fiches/987/mirror")
     assert (hidden.status_code, missing.status_code) == (status, 404)
     if status == 404:
         assert hidden.json()["error"].replace("900", "987") == missing.json()["error"]

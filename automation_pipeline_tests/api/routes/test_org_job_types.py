@@ -56,8 +56,8 @@ def test_a_job_type_can_be_created_used_changed_and_deleted(
     acme.post(f"/api/org-jobs/{job['id']}/cancel", json={"atOnce": True})
     assert acme.delete(f"{PATH}/REPORT_EXPORT").status_code == 204
     assert acme.delete(f"{PATH}/REPORT_EXPORT").status_code == 404
-    noted = acme.get("/api/org-audit-log", params={"entity": "job_type"}).json()["data"]
-    assert sorted(one["action"] for one in noted) == ["create", "delete", "update", "update"]
+    entries = acme.get("/api/org-audit-log", params={"entity": "job_type"}).json()["data"]
+    assert sorted(one["action"] for one in entries) == ["create", "delete", "update", "update"]
 
 
 def test_a_job_type_with_schedules_cannot_be_deleted(member: Member, orgs: OrgJobsData) -> None:
@@ -71,10 +71,12 @@ def test_a_job_type_with_schedules_cannot_be_deleted(member: Member, orgs: OrgJo
         "payload": {"format": "csv"},
     }
     assert acme.post("/api/org-schedules/preview", json=schedule).status_code == 200
-    poor = acme.post("/api/org-schedules/preview", json={**schedule, "payload": {}}).json()
-    assert [one["field"] for one in poor["details"]] == ["payload.format"]
+    refused_preview = acme.post(
+        "/api/org-schedules/preview", json={**schedule, "payload": {}}
+    ).json()
+    assert [one["field"] for one in refused_preview["details"]] == ["payload.format"]
     stored = acme.post("/api/org-schedules", json=schedule).json()["data"]
     assert stored["jobType"] == "SERVER_RESTART"
     assert acme.delete(f"{PATH}/SERVER_RESTART").status_code == 409
-    ran = acme.post(f"/api/org-schedules/{stored['id']}/run-now", json={})
-    assert ran.status_code in {200, 201, 202}
+    run_now = acme.post(f"/api/org-schedules/{stored['id']}/run-now", json={})
+    assert run_now.status_code in {200, 201, 202}

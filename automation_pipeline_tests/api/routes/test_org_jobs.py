@@ -214,8 +214,11 @@ def test_a_running_job_is_asked_to_stop_or_cancelled_immediately(
     operator: TestClient, orgs: OrgJobsData
 ) -> None:
     job_id = orgs.running_job()
-    asked = operator.post(f"{PATH}/{job_id}/cancel").json()["data"]
-    assert (asked["status"], asked["runs"][0]["cancelledBy"]) == ("running", "machine:environment")
+    requested = operator.post(f"{PATH}/{job_id}/cancel").json()["data"]
+    assert (requested["status"], requested["runs"][0]["cancelledBy"]) == (
+        "running",
+        "machine:environment",
+    )
     ended = operator.post(f"{PATH}/{job_id}/cancel", json={"atOnce": True}).json()["data"]
     assert ended["status"] == "cancelled"
 
@@ -247,9 +250,9 @@ def test_a_restricted_job_type_needs_its_permission(
 ) -> None:
     run = {"type": "PRICING_RULE_APPLY", "payload": {"ruleId": "1"}}
     acme = member("acme")
-    for poor in (login({"org-jobs.write": "ALL"}), acme):
-        assert poor.post(PATH, json=run, params=OF_ACME).status_code == 403
-    rich = login({"org-jobs.write": "ALL", "pricing.runs.write": "ALL"})
-    job_id = rich.post(PATH, json=run, params=OF_ACME).json()["data"]["id"]
+    for unpermitted in (login({"org-jobs.write": "ALL"}), acme):
+        assert unpermitted.post(PATH, json=run, params=OF_ACME).status_code == 403
+    permitted = login({"org-jobs.write": "ALL", "pricing.runs.write": "ALL"})
+    job_id = permitted.post(PATH, json=run, params=OF_ACME).json()["data"]["id"]
     assert acme.post(f"{PATH}/{job_id}/retry").status_code == 403
     assert acme.post(f"{PATH}/{job_id}/cancel").status_code == 200

@@ -228,9 +228,9 @@ def test_a_pause_with_an_end_needs_the_permission_to_resume(
         None,
     )
     assert orgs.audit(schedule_id) == []
-    rich = login({"org-jobs.write": "ALL", "pricing.runs.write": "ALL"})
+    permitted = login({"org-jobs.write": "ALL", "pricing.runs.write": "ALL"})
     assert (
-        post_action(rich, schedule_id, "pause", request).json()["data"]["pausedUntil"]
+        post_action(permitted, schedule_id, "pause", request).json()["data"]["pausedUntil"]
         == "2026-05-06T00:00:00.000Z"
     )
     without_end = post_action(member("acme"), schedule_id, "pause", {"reason": "For good"}).json()[

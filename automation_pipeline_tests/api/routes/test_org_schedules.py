@@ -111,8 +111,8 @@ def test_a_forbidden_call_url_is_refused_before_it_is_saved(
         assert operator.request(method, path, json=body(ALLOWED_CALL), params=params).is_success, (
             path
         )
-    for deed, sent in (("run-now", {}), ("backfill", day)):
-        refused = operator.post(f"{PATH}/{old}/{deed}", json=sent)
+    for action, sent in (("run-now", {}), ("backfill", day)):
+        refused = operator.post(f"{PATH}/{old}/{action}", json=sent)
         assert (refused.status_code, why in refused.json()["error"]) == (409, True), refused.text
     assert (
         operator.patch(f"{PATH}/{old}", json={"enabled": False}).json()["data"]["state"] == "PAUSED"
@@ -137,9 +137,9 @@ def test_a_server_of_another_organisation_looks_missing(member: Member, orgs: Or
     mine = orgs.schedule()
     restart = {"name": "Restart", "cronExpression": "@daily", "jobType": "SERVER_RESTART"}
     answers = [
-        asked
+        response
         for server_id in (hidden, 987654)
-        for asked in (
+        for response in (
             acme.post(PATH, json={**restart, "serverInstanceId": server_id}),
             acme.patch(f"{PATH}/{mine}", json={"serverInstanceId": server_id}),
         )
@@ -203,12 +203,12 @@ def test_deleting_a_schedule_cancels_pending_jobs_and_keeps_running_ones(
     operator: TestClient, orgs: OrgJobsData
 ) -> None:
     schedule_id = orgs.schedule()
-    waiting, at_work = orgs.job(schedule_id=schedule_id), orgs.running_job(schedule_id=schedule_id)
+    waiting, running = orgs.job(schedule_id=schedule_id), orgs.running_job(schedule_id=schedule_id)
     path = f"{PATH}/{schedule_id}"
     answers = [operator.delete(path), operator.get(path), operator.delete(path)]
     assert [answered.status_code for answered in answers] == [204, 404, 404]
     assert operator.get(PATH).json()["count"] == 0
-    assert [orgs.job_row(job_id).status for job_id in (waiting, at_work)] == [
+    assert [orgs.job_row(job_id).status for job_id in (waiting, running)] == [
         "cancelled",
         "running",
     ]
@@ -264,14 +264,14 @@ class TestRestrictedTypes:
     def test_creating_a_restricted_schedule_needs_its_permission(
         self, operator: TestClient, login: Login, member: Member
     ) -> None:
-        for poor in (login({"org-jobs.write": "ALL"}), member("acme")):
-            refused = poor.post(PATH, json=RUN, params=OF_ACME)
+        for unpermitted in (login({"org-jobs.write": "ALL"}), member("acme")):
+            refused = unpermitted.post(PATH, json=RUN, params=OF_ACME)
             assert (refused.status_code, "automation.write" in refused.json()["error"]) == (
                 403,
                 True,
             )
-        rich = login({"org-jobs.write": "ALL", "automation.write": "ALL"})
-        assert rich.post(PATH, json=RUN, params=OF_ACME).status_code == 201
+        permitted = login({"org-jobs.write": "ALL", "automation.write": "ALL"})
+        assert permitted.post(PATH, json=RUN, params=OF_ACME).status_code == 201
         assert operator.get(PATH).json()["count"] == 1
 
     def test_changing_a_schedule_to_or_of_a_restricted_type_needs_its_permission(
@@ -279,11 +279,14 @@ class TestRestrictedTypes:
     ) -> None:
         acme = member("acme")
         payload = {"scheduleId": "1"}
-        other, its = (
+        other, restricted = (
             orgs.schedule(),
             orgs.schedule(job_type="AUTOMATION_RUN", payload=payload, state="PAUSED"),
         )
-        turned = {"jobType": "AUTOMATION_RUN", "payload": payload, "serverInstanceId": None}
-        assert acme.patch(f"{PATH}/{other}", json=turned).status_code == 403
-        assert acme.patch(f"{PATH}/{its}", json={"payload": {"scheduleId": "2"}}).status_code == 403
-        assert orgs.schedule_row(its).payload == payload
+        change = {"jobType": "AUTOMATION_RUN", "payload": payload, "serverInstanceId": None}
+        assert acme.patch(f"{PATH}/{other}", json=change).status_code == 403
+        assert (
+            acme.patch(f"{PATH}/{restricted}", json={"payload": {"scheduleId": "2"}}).status_code
+            == 403
+        )
+        assert orgs.schedule_row(restricted).payload == payload

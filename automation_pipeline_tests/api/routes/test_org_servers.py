@@ -16,10 +16,10 @@ def test_a_server_can_be_created_with_or_without_a_host(
     operator: TestClient, orgs: OrgJobsData
 ) -> None:
     host_id = orgs.host()
-    homeless = operator.post(PATH, json={"name": "valheim"}, params=OF_ACME)
-    housed = operator.post(PATH, json={"name": "rust", "hostId": str(host_id)}, params=OF_ACME)
-    assert (homeless.status_code, homeless.json()["data"]["hostId"]) == (201, None)
-    assert housed.json()["data"]["hostId"] == str(host_id)
+    without_host = operator.post(PATH, json={"name": "valheim"}, params=OF_ACME)
+    with_host = operator.post(PATH, json={"name": "rust", "hostId": str(host_id)}, params=OF_ACME)
+    assert (without_host.status_code, without_host.json()["data"]["hostId"]) == (201, None)
+    assert with_host.json()["data"]["hostId"] == str(host_id)
     found = operator.get(PATH, params={"host": host_id}).json()["data"]
     assert [one["name"] for one in found] == ["rust"]
 
@@ -46,9 +46,9 @@ def test_a_host_of_another_organisation_looks_missing(member: Member, orgs: OrgJ
     hidden, acme = orgs.host("globex"), member("acme")
     server_id = orgs.server()
     answers = [
-        asked
+        response
         for host_id in (hidden, 987654)
-        for asked in (
+        for response in (
             acme.post(PATH, json={"name": "x", "hostId": host_id}),
             acme.patch(f"{PATH}/{server_id}", json={"hostId": host_id}),
         )

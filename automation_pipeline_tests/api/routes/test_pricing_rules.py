@@ -308,7 +308,7 @@ def test_the_permission_for_runs_does_not_change_guardrails(
 
 
 def test_the_permission_for_guardrails_is_enough(login: Login, harness: PricingHarness) -> None:
-    keeper = login({"pricing.policies.write": "ALL"})
-    assert keeper.put(f"{POLICY}/shoes", json=GUARDRAILS).status_code == 200
-    assert keeper.delete(f"{POLICY}/shoes").status_code == 200
+    guardrail_admin = login({"pricing.policies.write": "ALL"})
+    assert guardrail_admin.put(f"{POLICY}/shoes", json=GUARDRAILS).status_code == 200
+    assert guardrail_admin.delete(f"{POLICY}/shoes").status_code == 200
     assert [event.name for event in harness.events()] == ["policy.changed", "policy.removed"]

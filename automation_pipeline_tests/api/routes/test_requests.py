@@ -116,8 +116,8 @@ def test_requests_out_of_scope_are_omitted(
     else:
         body = {"fiche_ids": ["900", "901"], "audit_config_id": str(archive.configs[0])}
         keys = client.post("/api/audits/batch", json=body).json()["event_ids"]
-    mine = login({f"{permission}.read": "GROUP"}, groupes=["NORD"])
-    assert [one["fiche_id"] for one in request_status(mine, what, *keys)] == ["901"]
+    reader = login({f"{permission}.read": "GROUP"}, groupes=["NORD"])
+    assert [one["fiche_id"] for one in request_status(reader, what, *keys)] == ["901"]
     assert request_status(login({f"{permission}.read": "SELF"}), what, *keys) == []
 
 
