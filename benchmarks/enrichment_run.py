@@ -1,10 +1,10 @@
-"""Many companies at once next to what the registries' limits allow at best, with faults. Prints the
-ratio of the times.
+"""Enriches many companies concurrently while registries fail, and compares the time with the
+minimum that the registries' limits allow.
 
 python benchmarks/enrichment_run.py [--companies 200] [--workers 2] [--seed 7]
 
-The simulated registries keep their real limits, and know who was faster. Every job must end, with
-one Started a lease.
+The simulated registries keep the limits of the real ones, and record faster callers. Every job must
+end, with one event `Started` per claim.
 """
 
 import argparse
@@ -50,9 +50,9 @@ def main() -> None:
         return
     with (
         simulator("--port", "0", "--seed", str(options.seed)) as address,
-        tempfile.TemporaryDirectory() as room,
+        tempfile.TemporaryDirectory() as folder,
     ):
-        os.environ.update(environment(address, DATABASE_URL=f"sqlite:///{room}/automation.db"))
+        os.environ.update(environment(address, DATABASE_URL=f"sqlite:///{folder}/automation.db"))
         sys.exit(measure(options, address))
 
 

@@ -1,10 +1,10 @@
-"""The physical limit: bare asyncio and httpx that make the same calls and write the same rows in
-bulk.
+"""The physical limit: asyncio and httpx without a framework make the same calls, and write the same
+rows in bulk.
 
-python benchmarks/limit.py --upstream URL --fiches N --width 50 --room DIR --like automation.db
-[--apart]
+python benchmarks/limit.py --upstream URL --fiches N --width 50 --folder DIR --like automation.db
+    [--apart]
 
-`--like` is the database of a small run of ours, whose rows are written again for each fiche.
+`--like` is the database of a small `automation_run`, whose rows are repeated for each fiche.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import httpx
 import workload
 from rows import Row, Shape, shape_of
 
-# A fiche of the small run for each number of recordings.
+# By number of recordings: a fiche of the small run that has so many.
 SAMPLES = {1: "700000002", 2: "700000000", 3: "700000001"}
 FICHES_A_WRITE = 200
 OUTCOMES = "CREATE TABLE outcomes (fiche_id TEXT PRIMARY KEY, recordings INTEGER, words INTEGER, verdict TEXT)"
@@ -29,7 +29,7 @@ OUTCOME = "INSERT INTO outcomes VALUES (?, ?, ?, ?)"
 
 
 class Book:
-    """Rows come one fiche at a time and are written many fiches at a time, next to the calls."""
+    """Collects the rows of fiches, and writes those of many fiches at once while calls continue."""
 
     def __init__(self, path: Path, shape: Shape) -> None:
         self._writer = shape.writer()
@@ -41,7 +41,7 @@ class Book:
         for statement in (*shape.schema, OUTCOMES):
             self._connection.execute(statement)
         self._writing = asyncio.Lock()
-        # The run's own rows point at what comes later, and it at them.
+        # Rows of the run and of its fiches refer to each other.
         self._connection.execute("PRAGMA foreign_keys = OFF")
         for table, values in shape.once:
             self._connection.execute(table.statement, values)
@@ -70,8 +70,8 @@ class Book:
 
 
 async def work_through(options: argparse.Namespace) -> float:
-    """Comes back with the instant of the first item."""
-    book = Book(options.room / "result.db", shape_of(options.like, SAMPLES))
+    """Returns the time at which the first item began."""
+    book = Book(options.folder / "result.db", shape_of(options.like, SAMPLES))
     async with AsyncExitStack() as stack:
         https = [await stack.enter_async_context(client) for client in clients_of(options)]
         steps = await workload.steps_of(https[0])
@@ -99,8 +99,8 @@ async def work_through(options: argparse.Namespace) -> float:
 
 
 def clients_of(options: argparse.Namespace) -> list[httpx.AsyncClient]:
-    """One for all, or one of its own for each worker, which spares httpx's pool the search among
-    all connections."""
+    """One client for all workers, or one per worker, so that httpx does not search among all
+    connections."""
     alone = [
         workload.client(options.upstream, 1) for _ in range(options.width if options.apart else 0)
     ]
@@ -112,8 +112,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--fiches", type=int, required=True)
     parser.add_argument("--width", type=int, default=50)
-    parser.add_argument("--apart", action="store_true", help="each worker has a client of its own")
-    parser.add_argument("--room", type=Path, required=True)
+    parser.add_argument("--apart", action="store_true", help="each worker has its own client")
+    parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--like", type=Path, required=True)
     return parser.parse_args()
 

@@ -1,11 +1,11 @@
-"""Two dispatchers on 10,000 schedules, some of them due in one minute, next to the bare writing of
-what they write.
+"""Two dispatchers process 10,000 organisation schedules of which some are due in the same minute.
+The benchmark compares the time with the bare writing of the same rows.
 
 python benchmarks/org_dispatch.py [--schedules 10000] [--due 500] [--url DATABASE_URL]
-[--outage-hours 0]
+    [--outage-hours 0]
 
-Prints how long a look takes, whether every due time made one job, and the ratio to the same rows
-without a decision.
+It prints the time of a tick, whether every due time created one job, and the ratio to the bare
+writing.
 """
 
 import argparse
@@ -55,8 +55,8 @@ def main() -> None:
     if options.dispatcher:
         dispatch(options.url, now)
         return
-    with tempfile.TemporaryDirectory(prefix="org-dispatch-") as room:
-        url = options.url or f"sqlite:///{room}/automation.db"
+    with tempfile.TemporaryDirectory(prefix="org-dispatch-") as folder:
+        url = options.url or f"sqlite:///{folder}/automation.db"
         sys.exit(measure(options, url, now))
 
 
@@ -116,7 +116,7 @@ def dispatch(url: str, now: datetime) -> None:
 
 
 def fill(database: Database, prefix: str, schedules: int, due: int) -> list[str]:
-    """The first few are due at the same minute, the others are not for a year."""
+    """The first schedules are due at the same minute, the others in a year."""
     with database.transaction() as session:
         orgs = [f"{prefix}-{number}" for number in range(ORGANISATIONS)]
         times = {"created_at": DUE_AT, "updated_at": DUE_AT}
@@ -149,7 +149,7 @@ def row(org_id: str, server_id: int, is_due: bool) -> dict[str, object]:
 
 
 def bare_seconds(database: Database, schedule_id: str, count: int) -> float:
-    """The same fires and jobs, all of one schedule, without looking at anything."""
+    """The time to write the same due times and jobs without any decision."""
     fires = [
         Fire(
             org_id="bare-0",

@@ -1,9 +1,6 @@
-"""What the fake upstream answers, rendered once from the simulator's own generators: `upstream.py`
-only puts ids in.
-
-Every fiche is told apart by its id alone. It has one to three recordings, each a sales call of 370
-to 520 words.
-"""
+"""The answers of the upstream, rendered once by the simulator's generators; `upstream.py` only
+inserts ids. All fiches are equal except for their ids and numbers of recordings: one to three sales
+calls of 370 to 520 words."""
 
 import json
 from dataclasses import replace
@@ -39,7 +36,7 @@ AUDIT = Path(__file__).with_name("audit.json")
 FIRST_ID = 700_000_000
 MODEL = "gpt-5.2"
 WORLD = World(seed=7, fiches_per_day=60, vary=False)
-# Sales calls of 517, 374 and 481 words; the first one's fiche lends its details too.
+# Sales calls of 517, 374 and 481 words. The details come from the fiche of the first one.
 CALLS = ("95300000100", "95300001201", "95300002001")
 STARTED_AT = datetime(2026, 2, 3, 9, tzinfo=UTC)
 MOST = len(CALLS)
@@ -55,7 +52,7 @@ def recordings_of(fiche_id: int) -> int:
 
 
 class Template:
-    """Bytes with a name in them that is put in anew for each answer."""
+    """Bytes with a placeholder that each answer replaces."""
 
     def __init__(self, body: bytes, name: bytes) -> None:
         self._parts = body.split(name)
@@ -66,8 +63,8 @@ class Template:
 
 
 class Payloads:
-    """`details` by the number of recordings; `audio` and `speech` by a recording's place; `judged`
-    by the number of recordings and the step."""
+    """`details` by number of recordings; `audio` and `speech` by position of the recording;
+    `judged` by number of recordings and step."""
 
     def __init__(self, origin: str) -> None:
         self._fiche = _fiche()
@@ -97,8 +94,8 @@ class Payloads:
         return b'{"fiches":[' + b",".join(fiches) + b'],"total":' + str(number).encode() + b"}"
 
     def steps(self) -> bytes:
-        """How each step is asked, with the transcripts left out: for whoever does not make prompts
-        as we do."""
+        """The prompts of the steps without the transcripts, for programs that do not render
+        prompts."""
         return _json([self._asked(position) for position in range(1, len(self._config.steps) + 1)])
 
     def sizes(self) -> dict[str, object]:
@@ -150,7 +147,7 @@ class Payloads:
         return question_json(step_question(task, ExcerptOptions()), MODEL, None)
 
     def _asked(self, position: int) -> dict[str, object]:
-        """`user` is in two halves: the transcripts go between them."""
+        """`user` has two parts, with the transcripts in between."""
         empty, step = Timeline(()), self._config.steps[position - 1]
         task = StepPrompt(config=self._config, step=step, timeline=empty)
         body = json.loads(question_json(step_question(task, ExcerptOptions()), MODEL, None))
@@ -172,8 +169,7 @@ class Payloads:
 
 
 def _fiche() -> Fiche:
-    """One with as many recordings as there are calls, the first half of whose call ids is its own
-    id."""
+    """A fiche with one recording per call. The call ids begin with the id of the fiche."""
     fiche = WORLD.fiche(CALLS[0][:-2])
     assert fiche is not None
     lengths = accumulate((_recording(call).duration_seconds for call in CALLS), initial=0)

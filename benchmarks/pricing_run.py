@@ -1,11 +1,11 @@
-"""A run of a pricing rule next to what the shop's bucket of points allows at best. Prints the ratio
-of the two times.
+"""Compares a run of a pricing rule with the minimum time that the shop's rate limit allows, and
+prints the ratio.
 
 python benchmarks/pricing_run.py [--products 1000] [--variants 5] [--rate 100] [--latency 0.03]
-[--seed 7] [--kill]
+    [--seed 7] [--kill]
 
-Of the shop's answers 3 % are 429 and 1 % are 503. With --kill the worker is killed with -9
-half-way: another goes on.
+3 % of the shop's answers are 429, and 1 % are 503. `--kill` kills the worker half-way with SIGKILL,
+and another one continues.
 """
 
 import argparse
@@ -52,12 +52,12 @@ def main() -> None:
     world = (*world, "--seed", str(options.seed))
     with (
         simulator(*world, "--latency", str(options.latency)) as address,
-        tempfile.TemporaryDirectory(prefix="pricing-run-") as room,
+        tempfile.TemporaryDirectory(prefix="pricing-run-") as folder,
     ):
         os.environ.update(
             environment(
                 address,
-                DATABASE_URL=f"sqlite:///{room}/automation.db",
+                DATABASE_URL=f"sqlite:///{folder}/automation.db",
                 PRICING_LEASE_SECONDS="4",
                 SHOP_TIMEOUT_SECONDS="3",
             )
@@ -97,8 +97,8 @@ def measure(options: argparse.Namespace, address: str) -> None:
 
 
 def queued_run(address: str) -> tuple[int, float]:
-    """A tenth off everything, previewed with a bucket that never runs dry; and the points that
-    applying it asks for if nothing goes wrong: each price is read, each product written."""
+    """A planned run that lowers all prices by 10 %, and the points that its application costs
+    without errors: one read per price and one write per product."""
     from automation_pipeline import migrations  # noqa: PLC0415  settings are read when they are asked for
     from automation_pipeline.bootstrap import services  # noqa: PLC0415
     from automation_pipeline.pricing.models.runs import RuleTrigger  # noqa: PLC0415
@@ -137,7 +137,7 @@ def started(run_id: int) -> subprocess.Popen[bytes]:
 
 
 async def work(run_id: int) -> None:
-    """What the Dagster job does, without its start; it comes back when the run says so."""
+    """The work of the Dagster job without its start, until the run waits or ends."""
     from automation_pipeline.bootstrap import services  # noqa: PLC0415
     from automation_pipeline.core.errors import TransientError  # noqa: PLC0415
     from automation_pipeline.pricing.worker import work_run  # noqa: PLC0415

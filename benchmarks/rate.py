@@ -1,10 +1,9 @@
-"""A run whose only limit is the provider's cap on calls a minute: how much of the ideal time it
-takes.
+"""Measures a run whose only limit is the provider's cap on calls per minute: which share of the
+ideal rate it reaches.
 
 python benchmarks/rate.py [--fiches 250] [--per-minute 900] [--width 50] [--latency 0.05]
 
-The cap is ours to keep, call by call; the upstream refuses what is above it in any minute, and no
-call may be refused.
+The client must keep the cap. The upstream refuses calls above it, and no call may be refused.
 """
 
 import argparse
@@ -13,15 +12,16 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import contest
-import ours
+import harness
+import pipeline_run
 
 LEAST = 0.98
 
 
 @dataclass(frozen=True)
-class Rated:
-    """`ideal` and `took` are seconds from the first call of the capped provider to its last."""
+class RateResult:
+    """`ideal` and `took` are the seconds between the first and the last call of the capped
+    provider."""
 
     ideal: float
     took: float
@@ -32,28 +32,28 @@ class Rated:
         return self.ideal / self.took
 
 
-def measure(*, fiches: int, per_minute: int, width: int = 50, latency: float = 0.05) -> Rated:
-    """NotDoneError when the run is not whole, or when a call came above the cap."""
+def measure(*, fiches: int, per_minute: int, width: int = 50, latency: float = 0.05) -> RateResult:
+    """IncompleteRunError: the run did not do all of the work, or a call exceeded the cap."""
     with (
-        contest.upstream(fiches=fiches, latency=latency, speech_per_minute=per_minute) as address,
-        tempfile.TemporaryDirectory(prefix="rate-") as room,
+        harness.upstream(fiches=fiches, latency=latency, speech_per_minute=per_minute) as address,
+        tempfile.TemporaryDirectory(prefix="rate-") as folder,
     ):
         transcribing = width * 3 // 5
         capped = {
             "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": str(per_minute),
-            # Under a cap, transcription and audits overlap: they share the calls at once.
+            # Under a cap, transcription and audits overlap and share the concurrent calls.
             "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": str(transcribing),
             "LLM_MAX_CONCURRENCY": str(width - transcribing),
         }
-        ours.run(ours.Place(Path(room), address, width, more=capped), fiches)
-        seen = contest.calls(address)
+        pipeline_run.run(pipeline_run.RunSetup(Path(folder), address, width, more=capped), fiches)
+        seen = harness.calls(address)
     refused = sum(seen["refused"].values())
     if refused:
-        raise contest.NotDoneError(f"{refused} calls came above the cap.")
-    calls = contest.recordings_in_all(fiches)
-    # `last` is the end of an answer.
+        raise harness.IncompleteRunError(f"{refused} calls exceeded the cap.")
+    calls = harness.recordings_in_all(fiches)
+    # `last` is the time at which an answer ended.
     took = seen["last"]["speech"] - latency - seen["first"]["speech"]
-    return Rated((calls - 1) * 60 / per_minute, took, refused)
+    return RateResult((calls - 1) * 60 / per_minute, took, refused)
 
 
 def main() -> None:
@@ -61,13 +61,13 @@ def main() -> None:
     given = {"per_minute": options.per_minute, "width": options.width, "latency": options.latency}
     rated = measure(fiches=options.fiches, **given)
     print(
-        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {options.per_minute} calls a minute"
+        f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {options.per_minute} calls per minute"
     )
     print(f"ideal {rated.ideal:6.1f} s")
     print(f"ours  {rated.took:6.1f} s")
     print(f"share {rated.share:6.1%}")
     if rated.share < LEAST:
-        raise SystemExit(f"The cap is to be used to at least {LEAST:.0%}.")
+        raise SystemExit(f"The run used less than {LEAST:.0%} of the cap.")
 
 
 def parse() -> argparse.Namespace:

@@ -1,10 +1,9 @@
-"""`GET /api/automation/runs/{id}` under load next to the bare query through SQLAlchemy. Prints the
-ratio of their p99.
+"""Compares `GET /api/automation/runs/{id}` under load with the bare query through SQLAlchemy, and
+prints the ratio of their p99.
 
 python benchmarks/read_api.py [--requests 2000] [--width 8]
 
-Both ask for the same run, as wide, in the same minutes: a share of one, then a share of the other,
-in turns.
+Both read the same run with the same concurrency, alternately.
 """
 
 import argparse
@@ -39,9 +38,9 @@ LIMIT_MILLISECONDS = 1000
 
 def main() -> None:
     options = parse()
-    with tempfile.TemporaryDirectory(prefix="read-api-") as room:
-        url = os.environ.get("DATABASE_URL", f"sqlite:///{room}/automation.db")
-        bare, served = measured(url, Path(room), requests=options.requests, width=options.width)
+    with tempfile.TemporaryDirectory(prefix="read-api-") as folder:
+        url = os.environ.get("DATABASE_URL", f"sqlite:///{folder}/automation.db")
+        bare, served = measured(url, Path(folder), requests=options.requests, width=options.width)
     print(
         f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores; {options.requests} each, {options.width} at once"
     )
@@ -60,12 +59,12 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measured(url: str, room: Path, *, requests: int, width: int) -> tuple[list[float], ...]:
-    """Milliseconds of the bare query, and of the API."""
+def measured(url: str, folder: Path, *, requests: int, width: int) -> tuple[list[float], ...]:
+    """The milliseconds of the bare queries, and of the API's requests."""
     database = Database(url)
     try:
         run_id = stored_run(database)
-        with api(url, room) as address:
+        with api(url, folder) as address:
             return measure(
                 bare_query(database, run_id),
                 request(address, run_id),
@@ -77,7 +76,7 @@ def measured(url: str, room: Path, *, requests: int, width: int) -> tuple[list[f
 
 
 def stored_run(database: Database) -> int:
-    """A run with its ledger and its log."""
+    """A run with results of fiches and log entries."""
     migrations.upgrade(database)
     clock = SystemClock()
     selection = {"mode": "manual", "ficheIds": ["1"]}
@@ -95,7 +94,7 @@ def stored_run(database: Database) -> int:
 
 
 @contextmanager
-def api(url: str, room: Path) -> Generator[str]:
+def api(url: str, folder: Path) -> Generator[str]:
     command = [str(Path(sys.executable).parent / "automation"), "api", "--port", "0"]
     environment = {
         **os.environ,
@@ -104,7 +103,7 @@ def api(url: str, room: Path) -> Generator[str]:
         "LOG_LEVEL": "warning",
     }
     with subprocess.Popen(
-        command, env=environment, cwd=room, stdout=subprocess.PIPE, text=True
+        command, env=environment, cwd=folder, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             line = process.stdout.readline() if process.stdout else ""

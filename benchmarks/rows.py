@@ -1,8 +1,5 @@
-"""The rows that a run of ours leaves, taken from a small real one and repeated for as many fiches
-as are wanted.
-
-What the limit writes is what we write, table by table, however our tables change.
-"""
+"""The rows that an `automation_run` writes, taken from a small real run and repeated for more
+fiches, so that the limit always writes the same rows per table as the system."""
 
 import re
 import sqlite3
@@ -14,11 +11,11 @@ from itertools import count
 from pathlib import Path
 
 FICHE = re.compile(r"(?<![0-9])(7000[0-9]{5})(?:[0-9]{2})?(?![0-9])")
-# Whose id means what: a column named so holds the id of a row of that table.
+# Columns with these names contain the id of a row of this table.
 POINTS_TO = {"fiche_cache_id": "fiche_cache", "recording_id": "recordings", "audit_id": "audits"}
-# Texts that hold the id of a row, by their table.
+# Texts that contain the id of a row, by table.
 KEYED = {"leases": (re.compile(r"^audit-([0-9]+)$"), "audits")}
-# Rows of the whole run, though some of them name its fiches.
+# Tables with rows of the whole run, although some of them name fiches.
 OF_THE_RUN = {"automation_logs", "automation_runs", "sales_days"}
 Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
@@ -31,7 +28,7 @@ class Table:
 
     @property
     def own(self) -> int | None:
-        """Where its id stands."""
+        """The position of the id."""
         return self.columns.index("id") if "id" in self.columns else None
 
     @property
@@ -42,9 +39,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Stencil:
-    """One row of the small run. `own` is where its id stands, `pointers` where others' ids do,
-    `keyed` the texts that hold another's id, `named` those that hold the fiche's; both cut there.
-    """
+    """One row of the small run. `own` is the position of its id, `pointers` the positions of
+    foreign keys, `keyed` the texts that contain the id of another row, `named` the texts that
+    contain the id of the fiche; both are split at the id."""
 
     table: Table
     values: Row
@@ -56,7 +53,7 @@ class Stencil:
 
 @dataclass
 class Shape:
-    """`once` are the rows of the run itself; `fiches` those of a fiche, by its number of
+    """`once` has the rows of the run itself, `fiches` the rows of a fiche by its number of
     recordings."""
 
     schema: list[str]
@@ -64,7 +61,7 @@ class Shape:
     fiches: dict[int, list[Stencil]] = field(default_factory=dict)
 
     def writer(self) -> "Writer":
-        """Ids go on above those of the run's own rows."""
+        """New ids continue after those of the run's own rows."""
         taken = [(table, values[table.own]) for table, values in self.once if table.own is not None]
         highest: dict[str, int] = {}
         for table, number in taken:
@@ -80,7 +77,7 @@ class Writer:
     _ids: defaultdict[str, Iterator[int]]
 
     def rows(self, fiche_id: str, recordings: int) -> dict[str, list[Row]]:
-        """By the statement that writes them, parents first."""
+        """Rows by the statement that inserts them, parents first."""
         made: dict[str, list[Row]] = {}
         known: dict[tuple[str, Value], int] = {}
         for stencil in self.shape.fiches[recordings]:
@@ -100,7 +97,7 @@ class Writer:
 
 
 def shape_of(database: Path, fiche_ids: dict[int, str]) -> Shape:
-    """`fiche_ids`: for each number of recordings a fiche of the small run that has as many."""
+    """`fiche_ids` maps each number of recordings to a fiche of the small run."""
     with closing(sqlite3.connect(database)) as connection:
         shape = Shape(_schema(connection))
         known: dict[tuple[str, Value], str] = {}

@@ -1,13 +1,12 @@
-"""The benchmark: ours next to the physical limit and to the peers. Prints ratios, writes JSON, a
-picture and a table.
+"""Compares a whole `automation_run` with the physical limit and with peers. It prints ratios, and
+writes JSON, a chart and a table.
 
 python benchmarks/run.py [--full] [--more] [--only NAME ...] [--fiches N ...] [--repetitions N]
-[--minutes 10]
-    [--width 50] [--latency 0.05]
+    [--minutes 10] [--width 50] [--latency 0.05]
 
-Names are limit, ours, ours-postgres, rate, start, ground and those of benchmarks/peers. What is
-measured is kept at once in benchmarks/results/measured.json. A whole one, or one that goes on with
-it (--more), writes the rest.
+Names are limit, limit-apart, ours, ours-postgres, rate, start, components, and the folders of
+benchmarks/peers. Each measurement is stored at once in benchmarks/results/measured.json. A whole
+benchmark, or one that continues the last one (--more), also writes the chart and the table.
 """
 
 import argparse
@@ -19,75 +18,83 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-import contest
-import ground
+import components
+import harness
 import rate
+import report
 import start
-import told
-from contestants import LIMIT, OURS, Measured, check_same_rows, contestants, measure, ring
-from notebook import Notebook, Turn, bars_in, code
-from plan import Heat, plan
-from standing import bars_of, lines_of
+from competitors import (
+    LIMIT,
+    OURS,
+    Measurement,
+    check_same_rows,
+    competitors,
+    measure,
+    open_environment,
+)
+from evaluation import bars_of, lines_of
+from plan import Round, plan
+from saved_results import SavedResults, Turn, bars_in, code
 
-RATE, START, GROUND = "rate", "start", "ground"
+RATE, START, COMPONENTS = "rate", "start", "components"
 RATED = {"fiches": 250, "per_minute": 900}
 
 
 def main() -> None:
     options = parse()
-    heats = plan(
+    rounds = plan(
         only=options.only, fiches=options.fiches, repetitions=options.repetitions, full=options.full
     )
-    notes = Notebook(conditions_of(options), goes_on=options.more)
-    left = compare([turn for heat in heats for turn in turns_of(heat)], notes, options)
-    check_rows(list(notes.turns.values()))
-    measure_more(notes, options)
-    notes.keep()
-    lines = lines_of([(repetition, found) for (_, repetition, _), found in notes.turns.items()])
-    rate_share, start_ratio = notes.more.get(RATE), notes.more.get(START)
-    bars = [*bars_of(lines, share=rate_share, start=start_ratio), *bars_in(notes.more)]
-    print(f"\n{notes.conditions}\n\n{told.text(lines, bars)}")
+    saved = SavedResults(conditions_of(options), goes_on=options.more)
+    left = compare([turn for round_ in rounds for turn in turns_of(round_)], saved, options)
+    check_rows(list(saved.turns.values()))
+    measure_more(saved, options)
+    saved.keep()
+    lines = lines_of([(repetition, found) for (_, repetition, _), found in saved.turns.items()])
+    rate_share, start_ratio = saved.more.get(RATE), saved.more.get(START)
+    bars = [*bars_of(lines, share=rate_share, start=start_ratio), *bars_in(saved.more)]
+    print(f"\n{saved.conditions}\n\n{report.text(lines, bars)}")
     if left:
         print(
-            f"\nThe time is over with {left} measurements left: --more (make bench MORE=1) goes on with them."
+            f"\nThe time limit is reached. {left} measurements are missing: --more (make bench MORE=1) continues."
         )
     if options.more or not (options.only or options.fiches):
-        told.write_json(lines, bars, notes.conditions, notes.more)
-        told.draw(lines, notes.conditions)
-        told.renew_page(told.table(lines, bars, notes.conditions))
+        report.write_json(lines, bars, saved.conditions, saved.more)
+        report.draw(lines, saved.conditions)
+        report.renew_page(report.table(lines, bars, saved.conditions))
 
 
-def turns_of(heat: Heat) -> Iterator[Turn]:
-    return ((heat.fiches, repetition, name) for repetition, name in heat.turns())
+def turns_of(round_: Round) -> Iterator[Turn]:
+    return ((round_.fiches, repetition, name) for repetition, name in round_.turns())
 
 
-def compare(turns: Sequence[Turn], notes: Notebook, options: argparse.Namespace) -> int:
-    """How many turns were not begun, because the time was over."""
+def compare(turns: Sequence[Turn], saved: SavedResults, options: argparse.Namespace) -> int:
+    """Returns the number of turns for which no time was left."""
     began = time.monotonic()
-    left = [turn for turn in turns if turn not in notes.turns]
-    with ring(options.width, options.latency) as given:
+    left = [turn for turn in turns if turn not in saved.turns]
+    with open_environment(options.width, options.latency) as environment:
         while left and (options.full or time.monotonic() - began < 60 * options.minutes):
             fiches, repetition, name = left.pop(0)
-            found = measure(name, fiches, given)
+            found = measure(name, fiches, environment)
             load = os.getloadavg()[0]
-            notes.note(repetition, found, load)
-            tell(found, load)
+            saved.note(repetition, found, load)
+            print_measurement(found, load)
     return len(left)
 
 
-def measure_more(notes: Notebook, options: argparse.Namespace) -> None:
-    """What has no contestants, and is not known yet."""
-    if wants(options, RATE) and RATE not in notes.more:
-        notes.more[RATE] = rated()
-    if wants(options, START) and START not in notes.more:
-        notes.more[START] = start.ratio()
-    if wants(options, GROUND) and GROUND not in notes.more:
-        found = ground.measured()
-        notes.more[GROUND] = [each.plain() for each in found]
-        notes.more["ground_bars"] = [asdict(each.bar) for each in found if each.bar]
+def measure_more(saved: SavedResults, options: argparse.Namespace) -> None:
+    """Measure what has no competitors, unless it is stored already."""
+    if wants(options, RATE) and RATE not in saved.more:
+        saved.more[RATE] = rated()
+    if wants(options, START) and START not in saved.more:
+        saved.more[START] = start.ratio()
+    if wants(options, COMPONENTS) and COMPONENTS not in saved.more:
+        found = components.measured()
+        saved.more[COMPONENTS] = [each.plain() for each in found]
+        saved.more["component_bars"] = [asdict(each.bar) for each in found if each.bar]
 
 
-def tell(found: Measured, load: float) -> None:
+def print_measurement(found: Measurement, load: float) -> None:
     took = f"{found.name:16} {found.fiches:7,} {found.seconds:9.2f} s"
     print(f"{took}  {found.megabytes:5.0f} MB  load {load:.1f}", flush=True)
 
@@ -95,14 +102,14 @@ def tell(found: Measured, load: float) -> None:
 def rated() -> float:
     found = rate.measure(**RATED)
     print(
-        f"{RATE:16} {RATED['per_minute']} calls a minute: {found.took:.1f} s, ideal {found.ideal:.1f} s",
+        f"{RATE:16} {RATED['per_minute']} calls per minute: {found.took:.1f} s, ideal {found.ideal:.1f} s",
         flush=True,
     )
     return found.share
 
 
-def check_rows(done: list[Measured]) -> None:
-    """Of each size the limit's against ours."""
+def check_rows(done: list[Measurement]) -> None:
+    """Compare the rows of the limit and of `automation_run` at each size."""
     ours, limit = (
         {each.fiches: each for each in done if each.name == name} for name in (OURS, LIMIT)
     )
@@ -130,18 +137,27 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--full", action="store_true", help="10,000 for all, more repetitions")
     parser.add_argument(
-        "--more", action="store_true", help="go on with what is kept, of the same machine and code"
+        "--full",
+        action="store_true",
+        help="more repetitions, and 10,000 fiches for every competitor",
     )
     parser.add_argument(
-        "--minutes", type=float, default=10, help="after which no contestant begins, unless --full"
+        "--more",
+        action="store_true",
+        help="continue the stored measurements of the same machine and code",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=10,
+        help="after this time no competitor begins, unless --full",
     )
     parser.add_argument(
         "--only",
         nargs="+",
         default=[],
-        choices=[*contestants(), RATE, START, GROUND],
+        choices=[*competitors(), RATE, START, COMPONENTS],
         metavar="NAME",
     )
     parser.add_argument("--fiches", nargs="+", type=int, default=[])
@@ -154,5 +170,5 @@ def parse() -> argparse.Namespace:
 if __name__ == "__main__":
     try:
         main()
-    except contest.NotDoneError as error:
+    except harness.IncompleteRunError as error:
         sys.exit(str(error))

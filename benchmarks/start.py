@@ -1,5 +1,5 @@
-"""A bare start, from the launch of the job to the first call of the CRM, next to `python -c "import
-dagster"`.
+"""Compares the start of `automation_run`, from the command to the first call of the CRM, with
+`python -c "import dagster"`.
 
 python benchmarks/start.py [--repetitions 7]
 """
@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import contest
-import ours
+import harness
+import pipeline_run
 
 MOST = 2.5
 FICHES = 10
@@ -25,12 +25,12 @@ def main() -> None:
     found = ratio(options.repetitions)
     if found > MOST:
         raise SystemExit(
-            f"A start is to take at most {MOST:g} times as long as the import of Dagster."
+            f"The start takes more than {MOST:g} times as long as the import of Dagster."
         )
 
 
 def ratio(repetitions: int = 7) -> float:
-    """Median of the pairs, each measured one right after the other."""
+    """The median of the ratios of pairs that were measured one after the other."""
     pairs = [measured() for _ in range(repetitions)]
     launch, bare = (statistics.median(each) for each in zip(*pairs, strict=True))
     found = statistics.median(one / other for one, other in pairs)
@@ -40,12 +40,12 @@ def ratio(repetitions: int = 7) -> float:
 
 
 def measured() -> tuple[float, float]:
-    """Of a run on the embedded default, and of the import right after it."""
+    """The seconds of a run on the embedded profile until its first call, and of the import."""
     with (
-        contest.upstream(fiches=FICHES) as address,
-        tempfile.TemporaryDirectory(prefix="start-") as room,
+        harness.upstream(fiches=FICHES) as address,
+        tempfile.TemporaryDirectory(prefix="start-") as folder,
     ):
-        result = ours.run(ours.Place(Path(room), address), FICHES)
+        result = pipeline_run.run(pipeline_run.RunSetup(Path(folder), address), FICHES)
     return result.to_first_call, import_seconds()
 
 

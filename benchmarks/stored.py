@@ -1,5 +1,5 @@
-"""What an installation has stored about its work, without ids, times and who did it: to compare two
-of them."""
+"""The stored results of an installation without ids, times and workers, to compare two
+installations."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ TABLES = (
     "audit_step_result_control_points",
     "audit_step_result_citations",
 )
-# Who worked when, how often, and for how long.
+# Columns that depend on the time, the worker or the number of attempts.
 OF_THE_MOMENT = {
     "attempts",  # of calls: a machine that is busy lets one time out
     "audio_failures",
@@ -48,8 +48,8 @@ MOMENTS = ("_at", "_ms", "_db_id", "_time_seconds")
 
 
 def stored_rows(database: Database) -> dict[str, Counter[str]]:
-    """Of each table its rows, as often as they are there. A row that belongs to another names what
-    that one says."""
+    """By table: each distinct row with its count. A foreign key is replaced by a digest of the row
+    that it names."""
     with database.engine.connect() as connection:
         values: dict[str, dict[object, str]] = {}
         return {name: _rows(METADATA.tables[name], connection, values) for name in TABLES}
@@ -58,7 +58,7 @@ def stored_rows(database: Database) -> dict[str, Counter[str]]:
 def first_differences(
     one: Mapping[str, Counter[str]], other: Mapping[str, Counter[str]]
 ) -> list[str]:
-    """A sentence for each table that differs, with the columns that do and their first values."""
+    """One sentence per table that differs, with its different columns and their first values."""
     sentences = []
     for table in TABLES:
         here, there = (
@@ -117,7 +117,7 @@ def _value(column: Column, value: object, text: Mapping[str, Mapping[object, str
 
 
 def _without_moments(document: object) -> object:
-    """A document inside a row, in which ids and times have names that end alike."""
+    """Remove ids and times from a JSON document, recognised by the ends of their names."""
     if isinstance(document, list):
         return [_without_moments(each) for each in document]
     if not isinstance(document, dict):

@@ -1,10 +1,10 @@
-"""The outside world of every contestant: CRM, audio, speech-to-text and language model in one light
+"""The upstream of every competitor: CRM, audio, speech-to-text and language model in one light
 process.
 
 python benchmarks/upstream.py [--port 0] [--fiches 1000] [--latency 0.05] [--speech-per-minute 0]
 
-Prints its address. `GET /calls` tells what was asked, `POST /reset` forgets it, `GET /steps` and
-`GET /sizes` say more.
+It prints its URL. `GET /calls` returns the recorded calls, `POST /reset` removes them; `GET /steps`
+and `GET /sizes` describe the answers.
 """
 
 import argparse
@@ -40,8 +40,7 @@ Answer = tuple[bytes, bytes, bytes]  # status, type, body
 
 @dataclass
 class Seen:
-    """What was asked since the last reset. An item is a fiche, a recording, or a fiche and a
-    step."""
+    """The calls since the last reset. An item is a fiche, a recording, or a fiche with a step."""
 
     calls: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -83,7 +82,7 @@ class Upstream:
         self._minute: deque[float] = deque()
 
     def answer(self, path: bytes, body: bytes) -> tuple[str, Answer]:
-        """The route's name, empty for what is none of the world's, and what it says."""
+        """The name of the route (empty for an unknown path) and the answer."""
         if path.startswith(DETAILS):
             return "details", self._detail(path[len(DETAILS) :])
         if path.startswith(AUDIO):
@@ -137,7 +136,7 @@ class Upstream:
         return _json(self._judged[recordings_of(int(fiche[1])), int(position)])
 
     def _is_over(self) -> bool:
-        """In any minute, as providers count."""
+        """The number of calls in any period of a minute, as providers count."""
         if not self._per_minute:
             return False
         now = time.monotonic()
@@ -150,8 +149,7 @@ class Upstream:
 
 
 class Connection(asyncio.Protocol):
-    """Every call of the world takes the latency, exactly: from its last byte to the answer's
-    first."""
+    """Every call takes exactly the latency, from its last byte to the first byte of the answer."""
 
     def __init__(self, upstream: Upstream, later: Callable[..., object]) -> None:
         self._upstream = upstream

@@ -1,8 +1,6 @@
-"""What every contestant does for one fiche, as plain httpx: five calls that give dicts, and what is
-made of them.
-
-Needs httpx and the standard library only, so that any environment can import it.
-"""
+"""The work of every competitor for one fiche with plain httpx: five calls that return dicts, and
+functions that process them. It needs only httpx and the standard library, so that every environment
+can import it."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -28,7 +26,7 @@ NIVEAUX = ((90, "EXCELLENT"), (75, "BON"), (60, "ACCEPTABLE"))
 
 
 def client(upstream: str, width: int = 50) -> httpx.AsyncClient:
-    """One for the whole work: connections are kept."""
+    """One client for the whole work, which keeps its connections."""
     limits = httpx.Limits(max_connections=width, max_keepalive_connections=width)
     return httpx.AsyncClient(
         base_url=upstream, limits=limits, timeout=TIMEOUT_SECONDS, trust_env=False
@@ -43,8 +41,7 @@ async def sales_list(http: httpx.AsyncClient) -> list[str]:
 
 
 async def steps_of(http: httpx.AsyncClient) -> list[Document]:
-    """How the steps of the audit are asked. Fetched once a process; it is no call of the work and
-    is not counted."""
+    """The prompts of the audit's steps, requested once per process. This call is not counted."""
     return read(await http.get("/steps"))
 
 
@@ -69,7 +66,7 @@ async def judge(
     recordings: Sequence[Document],
     transcripts: Sequence[Document],
 ) -> Document:
-    """What the model says about one step."""
+    """The model's answer for one step."""
     content = question(step, recordings, [chunks_of(each) for each in transcripts])
     kind = {"Content-Type": "application/json"}
     return judgement(read(await http.post("/v1/chat/completions", content=content, headers=kind)))
@@ -78,7 +75,7 @@ async def judge(
 def question(
     step: Document, recordings: Sequence[Document], chunks: Sequence[Sequence[Document]]
 ) -> bytes:
-    """The same bytes as ours."""
+    """The same bytes as those of `automation_run`."""
     before, after = step["user"]
     user = before + timeline(recordings, chunks) + after
     messages = [{"role": "system", "content": step["system"]}, {"role": "user", "content": user}]
@@ -95,12 +92,12 @@ def judgement(completion: Document) -> Document:
 
 
 def words_of(transcript: Document) -> int:
-    """Spacings are no words."""
+    """The number of words, without spacings."""
     return sum(word["type"] != "spacing" for word in transcript["words"])
 
 
 def chunks_of(transcript: Document) -> list[Document]:
-    """Ten messages each; a message is what one speaker says without a break."""
+    """Chunks of ten messages. A message is what one speaker says without a break."""
     messages = list(_messages(transcript["words"]))
     return [
         _chunk(index, messages[first : first + MESSAGES_A_CHUNK])
@@ -109,7 +106,7 @@ def chunks_of(transcript: Document) -> list[Document]:
 
 
 def timeline(recordings: Sequence[Document], chunks: Sequence[Sequence[Document]]) -> str:
-    """The transcripts as the model reads them."""
+    """The transcripts in the format of the prompt."""
     transcripts = zip(recordings, chunks, strict=True)
     results = (
         _told(number, recording, result)
@@ -139,7 +136,7 @@ def verdict(steps: Sequence[Document], judgements: Sequence[Document]) -> str:
 
 
 def read(response: httpx.Response) -> Any:  # noqa: ANN401  JSON
-    """HTTPStatusError for a status that is no success."""
+    """HTTPStatusError: the status is no success."""
     return json.loads(response.raise_for_status().content)
 
 

@@ -8,19 +8,19 @@ from automation_pipeline_tests.cases import every_case
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 try:
-    import ground  # pyright: ignore[reportMissingImports]  # a script's neighbour, no package
+    import components  # pyright: ignore[reportMissingImports]  # a script's neighbour, no package
 finally:
     del sys.path[0]
 
 
 @every_case(("seconds", "reached"), [(0.99, True), (1.0, False), (1.3, False)])
 def test_a_value_below_its_bar_passes(seconds: float, reached: bool) -> None:
-    bar = ground.below("due tick", seconds, "s", 1.0)
+    bar = components.below("due tick", seconds, "s", 1.0)
     assert (bar.wanted, bar.found, bar.is_reached) == ("< 1 s", f"{seconds:.3g} s", reached)
 
 
 def test_a_value_without_a_bar_gives_no_result() -> None:
-    assert ground.below("due tick", 0.1, "s", None) is None
+    assert components.below("due tick", 0.1, "s", None) is None
 
 
 @every_case(
@@ -33,12 +33,12 @@ def test_a_value_without_a_bar_gives_no_result() -> None:
 def test_one_more_statement_fails_the_constant_bar(
     by_size: dict[int, Sequence[int]], found: str, reached: bool
 ) -> None:
-    bar = ground.constant("statements", by_size)
+    bar = components.constant("statements", by_size)
     assert (bar.found, bar.is_reached) == (found, reached)
 
 
 def test_batches_are_complete_and_within_the_table() -> None:
-    made = ground.batches_of(fiches=5000, size=1000, repetitions=3)
+    made = components.batches_of(fiches=5000, size=1000, repetitions=3)
     assert [list(batch)[:2] for batch in made["side by side"]] == [
         [1, 2],
         [1334, 1335],

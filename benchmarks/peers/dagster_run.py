@@ -1,5 +1,4 @@
-"""One run of a Dagster job in the room of a contestant: an instance of its own on SQLite, nothing
-else switched on."""
+"""Executes one run of a Dagster job with its own instance on SQLite and default settings."""
 
 import os
 import sys
@@ -10,15 +9,15 @@ SETTINGS = "telemetry:\n  enabled: false\n"
 
 
 def prepare(options: Namespace) -> None:
-    """Before the contestant's `jobs` are imported, by it or by a step's process."""
-    home = options.room / "dagster"
+    """Must run before the peer's module `jobs` is imported."""
+    home = options.folder / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text(SETTINGS)
     os.environ.update(
         DAGSTER_HOME=str(home),
         PYTHONPATH=sys.path[0],
         PEER_UPSTREAM=options.upstream,
-        PEER_ROOM=str(options.room),
+        PEER_FOLDER=str(options.folder),
         PEER_WIDTH=str(options.width),
     )
 

@@ -1,5 +1,5 @@
-"""The environment of each peer: made once from its pinned requirements.txt, outside the tree, known
-by their digest.
+"""Creates one virtual environment per peer from its pinned requirements.txt, outside the
+repository, named after a digest of the pins.
 
 python benchmarks/peers/environments.py [NAME ...]
 """
@@ -32,12 +32,13 @@ def peers() -> list[str]:
     return sorted(path.parent.name for path in HERE.glob("*/requirements.txt"))
 
 
-def contestant_of(name: str) -> Path:
-    return HERE / name / "contestant.py"
+def competitor_of(name: str) -> Path:
+    return HERE / name / "competitor.py"
 
 
 def python_of(name: str) -> Path:
-    """The interpreter that has exactly what the peer pins; made now if it is not there."""
+    """The interpreter with exactly the pinned packages. The environment is created if it does not
+    exist."""
     if name not in peers():
         raise SystemExit(f"There is no peer named {name}: there are {', '.join(peers())}.")
     requirements = HERE / name / "requirements.txt"
@@ -50,7 +51,7 @@ def python_of(name: str) -> Path:
 
 
 def home(environment: Mapping[str, str]) -> Path:
-    """Outside the tree: no search, no formatter and no `make clean` walks through it."""
+    """Outside the repository, so that no search, formatter or `make clean` visits it."""
     if given := environment.get("BENCH_PEERS_HOME"):
         return Path(given)
     cache = (
@@ -61,7 +62,7 @@ def home(environment: Mapping[str, str]) -> Path:
 
 
 def folder(name: str, requirements: str) -> str:
-    """Another pin or another Python is another environment; the old one stays for who goes back."""
+    """Other pins or another Python get another environment. The old environments stay."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return f"{name}-{python}-{hashlib.sha256(requirements.encode()).hexdigest()[:12]}"
 

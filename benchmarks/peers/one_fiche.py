@@ -1,8 +1,5 @@
-"""What every peer does with one fiche, how it leaves the outcome, and how it says what it took.
-
-The calls of one fiche follow each other: a peer that works on 50 fiches at once has 50 calls under
-way, never more.
-"""
+"""The work of every peer for one fiche, how it stores the outcome, and how it reports its times.
+The calls of one fiche are sequential, so 50 concurrent fiches make at most 50 concurrent calls."""
 
 import argparse
 import json
@@ -26,7 +23,7 @@ T = TypeVar("T")
 
 
 class Upstream:
-    """For tools that await."""
+    """For asynchronous tools."""
 
     def __init__(self, address: str, width: int) -> None:
         self._http = workload.client(address, width)
@@ -49,7 +46,7 @@ class Upstream:
 
 
 class BlockingUpstream:
-    """For tools whose unit of work is a plain function, in threads, greenlets or processes."""
+    """For tools whose tasks are plain functions in threads, greenlets or processes."""
 
     def __init__(self, address: str, width: int) -> None:
         limits = httpx.Limits(max_connections=width, max_keepalive_connections=width)
@@ -67,7 +64,7 @@ class BlockingUpstream:
 
 
 class Blocking:
-    """A blocking client in the place of an asynchronous one: each call is over before it is
+    """A blocking client with the interface of an asynchronous one. Each call finishes before it is
     awaited."""
 
     def __init__(self, http: httpx.Client) -> None:
@@ -81,8 +78,7 @@ class Blocking:
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine over a blocking client gives: it never waits for a loop, so its first step
-    is all of it."""
+    """Run a coroutine over a blocking client, which never waits for a loop, in one step."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -109,25 +105,25 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--upstream", required=True)
     parser.add_argument("--fiches", type=int, required=True)
     parser.add_argument("--width", type=int, default=50)
-    parser.add_argument("--room", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
     return parser.parse_args()
 
 
 class Results:
-    """`result.db`: a row is committed as its fiche ends, by any thread of any process."""
+    """`result.db`. Each row is committed when its fiche ends; threads and processes may share it."""
 
-    def __init__(self, room: Path) -> None:
-        self._began = room / "began"
+    def __init__(self, folder: Path) -> None:
+        self._began = folder / "began"
         self._alone = threading.Lock()
         self._rows = sqlite3.connect(
-            room / "result.db", isolation_level=None, check_same_thread=False, timeout=60
+            folder / "result.db", isolation_level=None, check_same_thread=False, timeout=60
         )
         self._rows.execute("PRAGMA journal_mode = WAL")
         self._rows.execute("PRAGMA synchronous = NORMAL")
         self._rows.execute(f"CREATE TABLE IF NOT EXISTS outcomes({COLUMNS})")
 
     def begin(self) -> None:
-        """The first item of all writes the instant down."""
+        """The first item records the start time."""
         if not self._began.exists():
             try:
                 with self._began.open("x") as file:
@@ -143,8 +139,8 @@ class Results:
         self._rows.close()
 
 
-def report(room: Path, started: float) -> None:
-    ended, began = time.time(), float((room / "began").read_text())
+def report(folder: Path, started: float) -> None:
+    ended, began = time.time(), float((folder / "began").read_text())
     print(
         json.dumps(
             {"seconds": round(ended - started, 3), "started_seconds": round(began - started, 3)}

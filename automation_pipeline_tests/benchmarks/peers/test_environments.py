@@ -72,7 +72,7 @@ def test_a_peer_pins_all_it_needs_and_has_a_contestant(name: str) -> None:
     lines = (PEERS / name / "requirements.txt").read_text().splitlines()
     wanted = [line for line in lines if line and not line.startswith("#")]
     assert [line for line in wanted if not PIN.fullmatch(line)] == []
-    assert subject["contestant_of"](name).exists()
+    assert subject["competitor_of"](name).exists()
 
 
 def test_a_ready_environment_is_found_again_without_installing(

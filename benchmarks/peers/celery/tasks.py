@@ -1,4 +1,4 @@
-"""Celery's application and its one task, which the worker imports. Results are kept in Redis."""
+"""Celery's application and its only task, which the worker imports. Redis stores the results."""
 
 import os
 import sys
@@ -29,4 +29,4 @@ def upstream() -> BlockingUpstream:
 
 @cache
 def results() -> Results:
-    return Results(Path(os.environ["PEER_ROOM"]))
+    return Results(Path(os.environ["PEER_FOLDER"]))

@@ -1,5 +1,4 @@
-"""Plain Dagster: the list of fiches as dynamic outputs, one mapped op a fiche, one op that
-collects."""
+"""The list of fiches as dynamic outputs, one mapped op per fiche, and one op that collects."""
 
 import os
 import sys
@@ -57,4 +56,4 @@ def upstream() -> BlockingUpstream:
 
 @cache
 def results() -> Results:
-    return Results(Path(os.environ["PEER_ROOM"]))
+    return Results(Path(os.environ["PEER_FOLDER"]))

@@ -1,5 +1,4 @@
-"""One mapped op a fiche, as in plain Dagster, but as coroutines on the community's asyncio
-executor."""
+"""One mapped op per fiche, as coroutines on the community's asyncio executor."""
 
 import os
 import sys
@@ -15,7 +14,7 @@ from one_fiche import Results, Upstream
 
 WIDTH = int(os.environ["PEER_WIDTH"])
 UPSTREAM = Upstream(os.environ["PEER_UPSTREAM"], WIDTH)
-RESULTS = Results(Path(os.environ["PEER_ROOM"]))
+RESULTS = Results(Path(os.environ["PEER_FOLDER"]))
 
 
 @dg.op(out=dg.DynamicOut(str))

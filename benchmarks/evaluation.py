@@ -1,12 +1,12 @@
-"""What the measurements say: medians, spreads, ratios to the limit, and which bars are reached.
-Pure."""
+"""Evaluates measurements: medians, spreads, ratios to the limit, and which targets are reached.
+Pure functions."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from contestants import LIMIT, NO_PEERS, OURS, Measured
+from competitors import LIMIT, NO_PEERS, OURS, Measurement
 
 MOST_OF_LIMIT = {1000: 1.20, 10_000: 1.06}
 MOST_MEMORY_GROWTH, MOST_MEGABYTES, MOST_GROWTH, LEAST_SHARE, MOST_START = 1.3, 350, 10.5, 0.98, 2.5
@@ -14,8 +14,9 @@ MOST_MEMORY_GROWTH, MOST_MEGABYTES, MOST_GROWTH, LEAST_SHARE, MOST_START = 1.3, 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One contestant at one size. `ratio` is the median of its time by the limit's in the same
-    repetition, None where the limit did not run; `over_start` the same without either's start."""
+    """One competitor at one size. `ratio` is the median of its time divided by that of the limit in
+    the same repetition, or None without the limit; `over_start` is the same without the start of
+    both."""
 
     name: str
     fiches: int
@@ -23,7 +24,7 @@ class Line:
     without_start: float
     ratio: float | None
     over_start: float | None
-    last: Measured
+    last: Measurement
 
     @property
     def seconds(self) -> float:
@@ -31,7 +32,7 @@ class Line:
 
     @property
     def spread(self) -> float:
-        """Half the distance between the fastest and the slowest, by the median."""
+        """Half the distance between the fastest and the slowest time, divided by the median."""
         return (max(self.times) - min(self.times)) / 2 / self.seconds
 
 
@@ -43,9 +44,9 @@ class Bar:
     is_reached: bool
 
 
-def lines_of(measured: Sequence[tuple[int, Measured]]) -> list[Line]:
-    """`measured` with the number of the repetition."""
-    found: dict[tuple[int, str], dict[int, Measured]] = defaultdict(dict)
+def lines_of(measured: Sequence[tuple[int, Measurement]]) -> list[Line]:
+    """`measured` pairs each measurement with the number of its repetition."""
+    found: dict[tuple[int, str], dict[int, Measurement]] = defaultdict(dict)
     for repetition, each in measured:
         found[each.fiches, each.name][repetition] = each
     return [
@@ -55,7 +56,7 @@ def lines_of(measured: Sequence[tuple[int, Measured]]) -> list[Line]:
 
 
 def _line(
-    fiches: int, name: str, times: Mapping[int, Measured], limit: Mapping[int, Measured]
+    fiches: int, name: str, times: Mapping[int, Measurement], limit: Mapping[int, Measurement]
 ) -> Line:
     pairs = [(each, limit[repetition]) for repetition, each in times.items() if repetition in limit]
     every = list(times.values())
@@ -75,7 +76,7 @@ def _line(
 def bars_of(
     lines: Sequence[Line], *, share: float | None = None, start: float | None = None
 ) -> list[Bar]:
-    """Those for which something was measured."""
+    """The targets for which there are measurements."""
     known = {(line.fiches, line.name): line for line in lines}
     made = [*_limit_bars(known), *_peer_bars(lines, known), *_growth_bars(known)]
     if share is not None:
@@ -110,20 +111,20 @@ def _limit_bars(known: Mapping[tuple[int, str], Line]) -> list[Bar]:
 
 
 def _peer_bars(lines: Sequence[Line], known: Mapping[tuple[int, str], Line]) -> list[Bar]:
-    """Against the best of the peers. At 100 fiches the start is taken off everybody's time."""
+    """Compares with the fastest peer. Below 1,000 fiches, all times are without the start."""
     made = []
     for number in sorted({line.fiches for line in lines}):
         peers = [line for line in lines if line.fiches == number and line.name not in NO_PEERS]
-        ours = known.get((number, OURS))
-        if not peers or ours is None:
+        pipeline = known.get((number, OURS))
+        if not peers or pipeline is None:
             continue
 
         def taken(line: Line, without_start: bool = number < 1000) -> float:
             return line.without_start if without_start else line.seconds
 
         best = min(peers, key=taken)
-        ratio = taken(ours) / taken(best)
-        what = f"ours / best peer ({best.name}), {number:,} fiches{', starts taken off' if number < 1000 else ''}"
+        ratio = taken(pipeline) / taken(best)
+        what = f"ours / best peer ({best.name}), {number:,} fiches{', without starts' if number < 1000 else ''}"
         made.append(Bar(what, "< 1.00", f"{ratio:.2f}", ratio < 1))
     return made
 
@@ -149,7 +150,7 @@ def _growth_bars(known: Mapping[tuple[int, str], Line]) -> list[Bar]:
             megabytes < MOST_MEGABYTES,
         ),
         Bar(
-            "time at 10,000 / at 1,000, starts taken off",
+            "time at 10,000 / at 1,000, without starts",
             f"<= {MOST_GROWTH}",
             f"{growth:.2f}",
             growth <= MOST_GROWTH,

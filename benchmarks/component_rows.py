@@ -1,4 +1,4 @@
-"""Tables as full as those of a large installation: schedules, recordings, waiting events, and a
+"""Fills tables like those of a large installation: schedules, recordings, waiting events, and a
 long transcript."""
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ ZONES = ("Europe/Paris", "UTC", "America/New_York", "Indian/Reunion")
 RECORDINGS_A_FICHE = 2
 LACKS_A_TRANSCRIPT = 50  # one in so many
 
-# No foreign key is looked up on the way.
+# Skips the checks of foreign keys.
 QUICKLY = "SET LOCAL session_replication_role = replica"
 FICHES = """
 INSERT INTO fiche_cache (fiche_id, groupe, sales_date, details_success, raw_data, fetched_at, details_fetched_at,
@@ -42,8 +42,8 @@ WHERE f.id > :before ORDER BY f.id
 
 
 def fill_schedules(database: Database, clock: Clock, number: int) -> None:
-    """One in twenty fires every five minutes; the others daily, weekly or monthly at any five
-    minutes of the day."""
+    """One schedule in twenty fires every five minutes. The others fire daily, weekly or monthly at
+    times that are spread over the day."""
     given = {
         "name": "Due",
         "scheduleType": "DAILY",
@@ -83,7 +83,7 @@ def _timing(number: int) -> dict[str, object]:
 
 
 def end_runs(database: Database, now: datetime) -> None:
-    """As if every run that was started had been taken, and had ended well."""
+    """Mark all runs as completed, and their requests as taken."""
     with database.transaction() as session:
         session.execute(update(RunRow).values(status="completed", completed_at=now))
         session.execute(update(RunRequestRow).values(state="taken"))
@@ -92,8 +92,7 @@ def end_runs(database: Database, now: datetime) -> None:
 
 
 def fill_recordings(database: Database, number: int) -> int:
-    """On PostgreSQL, so many in all: those that are there are kept. The number of fiches that they
-    belong to."""
+    """Add recordings (on PostgreSQL) until there are `number`. Returns the number of their fiches."""
     with database.transaction() as session:
         there = session.scalar(select(func.count(CallRecordingRow.id))) or 0
         first, last = there // RECORDINGS_A_FICHE + 1, number // RECORDINGS_A_FICHE
@@ -106,7 +105,7 @@ def fill_recordings(database: Database, number: int) -> int:
 
 
 def analyse(database: Database) -> None:
-    """What the database's own upkeep does, sooner or later."""
+    """Update the statistics of the planner, which the database otherwise does later by itself."""
     statement = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text(statement))
@@ -137,7 +136,8 @@ def _event(number: int, run: int, at: datetime) -> Event:
 
 
 def transcript(words: int, words_a_turn: int = 12) -> Transcript:
-    """As the provider gives it: a spacing after each word, two speakers who take turns."""
+    """A transcript as the provider returns it: a spacing after each word, and two alternating
+    speakers."""
     messages: list[Word] = []
     for n in range(words):
         speaker, start = f"speaker_{n // words_a_turn % 2}", 0.4 * n

@@ -1,5 +1,4 @@
-"""Prefect 3 with the server that it starts by itself: a task a fiche, mapped over as many threads
-as wanted."""
+"""Prefect 3 with its temporary server: one task mapped over the fiches, in a pool of threads."""
 
 import time
 
@@ -15,7 +14,7 @@ from one_fiche import BlockingUpstream, Results, parse, report  # noqa: E402
 
 GIVEN = parse()
 os.environ.update(
-    PREFECT_HOME=str(GIVEN.room / "prefect"),
+    PREFECT_HOME=str(GIVEN.folder / "prefect"),
     PREFECT_LOGGING_LEVEL="WARNING",
     PREFECT_SERVER_ANALYTICS_ENABLED="false",
 )
@@ -23,7 +22,7 @@ os.environ.update(
 from prefect import flow, task  # noqa: E402  it reads its settings when it is imported
 from prefect.task_runners import ThreadPoolTaskRunner  # noqa: E402
 
-RESULTS = Results(GIVEN.room)
+RESULTS = Results(GIVEN.folder)
 UPSTREAM = BlockingUpstream(GIVEN.upstream, GIVEN.width)
 
 
@@ -43,4 +42,4 @@ def audit_day() -> list[str]:
 if __name__ == "__main__":
     audit_day()
     RESULTS.close()
-    report(GIVEN.room, STARTED)
+    report(GIVEN.folder, STARTED)

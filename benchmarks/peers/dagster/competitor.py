@@ -1,4 +1,4 @@
-"""Plain Dagster, one mapped op a fiche: on the executor `in_process` (a fiche at a time) or
+"""Dagster with one mapped op per fiche, on the executor `in_process` (one fiche at a time) or
 `multiprocess`."""
 
 import time
@@ -20,4 +20,4 @@ if __name__ == "__main__":
     given = parse()
     prepare(given)
     run(EXECUTOR)
-    report(given.room, STARTED)
+    report(given.folder, STARTED)

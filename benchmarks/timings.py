@@ -1,5 +1,5 @@
-"""Where the ground is measured, for how long, and with how many statements. What is measured is in
-ground.py."""
+"""The databases of `components.py`, and the timing of a function with its CPU seconds and
+statements."""
 
 import tempfile
 import time
@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-import ours
+import pipeline_run
 from sqlalchemy import event, text
 
 from automation_pipeline import migrations
@@ -21,22 +21,22 @@ OURS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """How much of everything, how often, on a PostgreSQL server and in a room for SQLite's
-    files."""
+class Setup:
+    """The PostgreSQL server, the folder of SQLite's files, the sizes, and the number of
+    repetitions."""
 
     server: str
-    room: Path
+    folder: Path
     schedules: Sequence[int]
     recordings: Sequence[int]
     repetitions: int
 
     def urls(self) -> dict[str, str]:
-        """Of an empty database each, by the name of its kind."""
+        """URLs of empty databases by the name of their kind."""
         sqlite = f"sqlite:///{tempfile.mkdtemp(dir=self.room)}/automation.db"
-        return {"PostgreSQL": ours.fresh_database(self.server), "SQLite": sqlite}
+        return {"PostgreSQL": pipeline_run.fresh_database(self.server), "SQLite": sqlite}
 
-    def places(self) -> Iterator[tuple[str, Database]]:
+    def databases(self) -> Iterator[tuple[str, Database]]:
         for name, url in self.urls().items():
             with migrated(url) as database:
                 yield name, database
@@ -53,19 +53,18 @@ def migrated(url: str) -> Generator[Database]:
 
 
 @dataclass
-class Looks:
-    """Seconds and statements of looks of one kind. `busy`: processor seconds, PostgreSQL's with
-    ours."""
+class Timings:
+    """Seconds and statements of repeated calls. `busy` has CPU seconds, including PostgreSQL's."""
 
     seconds: list[float] = field(default_factory=list[float])
     busy: list[float] = field(default_factory=list[float])
     statements: list[int] = field(default_factory=list[int])
 
-    def take(self, database: Database, look: Callable[[], Answer]) -> Answer:
+    def take(self, database: Database, run_once: Callable[[], Answer]) -> Answer:
         busy = server_seconds(database)
         with statements(database) as seen:
             began, ours_busy = time.perf_counter(), time.process_time()
-            answer = look()
+            answer = run_once()
             self.seconds.append(time.perf_counter() - began)
             ours_busy = time.process_time() - ours_busy
         self.busy.append(ours_busy + server_seconds(database) - busy)
@@ -77,13 +76,12 @@ class Looks:
         return median(self.seconds)
 
     def __str__(self) -> str:
-        """Next to the median: on a machine that others use too, the fastest says more."""
+        """On a shared machine the fastest time says more than the median."""
         return f"fastest {min(self.seconds):.4f} s, CPU {median(self.busy):.3f} s, statements {joined(self.statements)}"
 
 
 def server_seconds(database: Database) -> float:
-    """Processor seconds so far of those PostgreSQL processes that we have connections to; on Linux
-    only."""
+    """CPU seconds so far of the PostgreSQL processes that serve this process; only on Linux."""
     if database.dialect != "postgresql":
         return 0.0
     with database.reading() as session:
@@ -94,7 +92,7 @@ def server_seconds(database: Database) -> float:
 
 @contextmanager
 def statements(database: Database) -> Generator[list[str]]:
-    """One that is executed for many rows counts once."""
+    """A statement that is executed for many rows counts once."""
     seen: list[str] = []
 
     def count(*given: object) -> None:

@@ -1,5 +1,4 @@
-"""DBOS on PostgreSQL: a durable workflow a fiche on a queue as wide as wanted, with checkpointed
-steps."""
+"""DBOS on PostgreSQL: one durable workflow per fiche on a queue, with checkpointed steps."""
 
 import time
 
@@ -19,7 +18,7 @@ from one_fiche import Outcome, Results, Upstream, parse, report  # noqa: E402
 
 OFTEN_SECONDS = 0.05
 GIVEN: Namespace = parse()
-RESULTS = Results(GIVEN.room)
+RESULTS = Results(GIVEN.folder)
 UPSTREAM = Upstream(GIVEN.upstream, GIVEN.width)
 
 
@@ -42,7 +41,7 @@ async def audit_fiche(fiche_id: str) -> str:
 
 
 async def main() -> None:
-    """DBOS works on a loop of its own: the list is fetched by another client than the fiches."""
+    """DBOS has its own event loop, so the list and the fiches are fetched by different clients."""
     async with Upstream(GIVEN.upstream, GIVEN.width) as upstream:
         await DBOS.register_queue_async(
             "fiches", worker_concurrency=GIVEN.width, polling_interval_sec=OFTEN_SECONDS
@@ -67,4 +66,4 @@ if __name__ == "__main__":
     asyncio.run(main())
     DBOS.destroy()
     RESULTS.close()
-    report(GIVEN.room, STARTED)
+    report(GIVEN.folder, STARTED)

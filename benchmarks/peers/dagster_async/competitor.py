@@ -1,5 +1,5 @@
-"""Dagster with one mapped op a fiche on the community's asyncio executor: fiches at once, one
-process."""
+"""Dagster with one mapped op per fiche on the community's asyncio executor: concurrent fiches in
+one process."""
 
 import time
 
@@ -17,4 +17,4 @@ if __name__ == "__main__":
     given = parse()
     prepare(given)
     run("audit_day")
-    report(given.room, STARTED)
+    report(given.folder, STARTED)

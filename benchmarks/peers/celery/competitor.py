@@ -1,4 +1,4 @@
-"""Celery on Redis: a task a fiche in one group, a worker process with a pool of threads."""
+"""Celery on Redis: a group with one task per fiche, and a worker process with a pool of threads."""
 
 import time
 
@@ -21,10 +21,12 @@ QUIET_START = ("--without-mingle", "--without-gossip", "--loglevel", "WARNING")
 
 def main(options: Namespace) -> None:
     os.environ.update(
-        PEER_UPSTREAM=options.upstream, PEER_ROOM=str(options.room), PEER_WIDTH=str(options.width)
+        PEER_UPSTREAM=options.upstream,
+        PEER_FOLDER=str(options.folder),
+        PEER_WIDTH=str(options.width),
     )
     command = (sys.executable, "-m", "celery", "--app", "tasks", "worker", "--pool", POOL)
-    with (options.room / "worker.log").open("w") as log:
+    with (options.folder / "worker.log").open("w") as log:
         width = ("--concurrency", str(options.width))
         worker = subprocess.Popen(
             (*command, *width, *QUIET_START), cwd=HERE, stdout=log, stderr=log
@@ -47,4 +49,4 @@ def work_off() -> None:
 if __name__ == "__main__":
     given = parse()
     main(given)
-    report(given.room, STARTED)
+    report(given.folder, STARTED)

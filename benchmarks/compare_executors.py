@@ -1,7 +1,8 @@
-"""The same `automation_run` on SQLite with processes and on PostgreSQL, Redis and two Celery
-workers: are the rows the same? Starts everything by itself; exit 1 if they are not.
+"""Runs the same `automation_run` on SQLite with several processes and on PostgreSQL, Redis and two
+Celery workers, and compares the stored rows. It starts all servers, and exits with 1 if rows
+differ.
 
-python benchmarks/same_rows.py [--fiches 2000] [--seed 7]
+python benchmarks/compare_executors.py [--fiches 2000] [--seed 7]
 """
 
 import argparse
@@ -33,7 +34,10 @@ YESTERDAY = {"mode": "date_range", "dateRange": "yesterday"}
 def main() -> None:
     options = parse()
     world = ("--exact", "--fiches-per-day", str(options.fiches), "--seed", str(options.seed))
-    with running_simulator(*world) as crm, tempfile.TemporaryDirectory(prefix="same-rows-") as room:
+    with (
+        running_simulator(*world) as crm,
+        tempfile.TemporaryDirectory(prefix="same-rows-") as folder,
+    ):
         providers = {
             "ELEVENLABS_BASE_URL": crm,
             "ELEVENLABS_API_KEY": "sim-speech-key",
@@ -43,9 +47,9 @@ def main() -> None:
             "LLM_RATE_LIMIT_PER_MINUTE": "1000000",
             "AUTOMATION_MAX_PROCESSES": "2",
         }
-        with on_processes(Path(room), crm, providers) as processes:
+        with on_processes(Path(folder), crm, providers) as processes:
             here = measured("SQLite, multiprocess", processes, crm, options.fiches)
-        with on_workers(Path(room), crm, providers) as workers:
+        with on_workers(Path(folder), crm, providers) as workers:
             there = measured("PostgreSQL, Redis, two Celery workers", workers, crm, options.fiches)
     differences = first_differences(here, there)
     print("\n".join(differences) or f"The same {sum(rows.total() for rows in here.values())} rows.")
@@ -60,8 +64,8 @@ def parse() -> argparse.Namespace:
 
 
 @contextmanager
-def on_processes(room: Path, crm: str, providers: dict[str, str]) -> Iterator[System]:
-    home = room / "processes"
+def on_processes(folder: Path, crm: str, providers: dict[str, str]) -> Iterator[System]:
+    home = folder / "processes"
     home.mkdir()
     yield System(
         home,
@@ -73,8 +77,8 @@ def on_processes(room: Path, crm: str, providers: dict[str, str]) -> Iterator[Sy
 
 
 @contextmanager
-def on_workers(room: Path, crm: str, providers: dict[str, str]) -> Iterator[System]:
-    home = room / "workers"
+def on_workers(folder: Path, crm: str, providers: dict[str, str]) -> Iterator[System]:
+    home = folder / "workers"
     home.mkdir()
     with ExitStack() as services:
         postgres, redis = (
@@ -89,7 +93,7 @@ def on_workers(room: Path, crm: str, providers: dict[str, str]) -> Iterator[Syst
 
 
 def measured(name: str, system: System, crm: str, fiches: int) -> dict:
-    """What the run has stored, after every fiche has ended in it and no call was made twice."""
+    """Execute the run and return its stored rows. Fails unless every fiche has an outcome."""
     reset(crm)
     database = Database(system.environment["DATABASE_URL"])
     migrations.upgrade(database)

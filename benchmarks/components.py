@@ -1,10 +1,10 @@
-"""The ground under load: looks for due schedules, the gate's snapshot, the relay, the API, cutting
-transcripts.
+"""Measures single components on full tables: ticks that find due schedules, the query for missing
+transcripts, the outbox relay, reads of the API, and the chunks of a transcript.
 
-python benchmarks/ground.py [--only due gate relay read chunks] [--schedules 100 1000 10000]
+python benchmarks/components.py [--only due gate relay read chunks] [--schedules 100 1000 10000]
     [--recordings 10000 1000000] [--repetitions 5]
 
-It starts a PostgreSQL of its own; what no bar says of PostgreSQL alone is measured on SQLite too.
+It starts a PostgreSQL server. Measurements without a PostgreSQL-only target run on SQLite too.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 
-import ground_rows
-import ours
+import component_rows
+import pipeline_run
 import read_api
-from ground_looks import Asked, Looks, joined, migrated
-from standing import Bar
+from evaluation import Bar
+from timings import Setup, Timings, joined, migrated
 
 from automation_pipeline.automation.ports import DeliveryServices, PublishResult
 from automation_pipeline.automation.queries.ledger import untranscribed
@@ -46,12 +46,12 @@ BEGAN_AT = datetime(2026, 5, 4, 10, 0, 30, tzinfo=UTC)
 FICHES_A_RUN = 1000
 EVENTS, RUNS = 10_000, 100
 WORDS = 50_000
-# Enough for a percentile; `make bench-siblings` reads more often.
+# Enough for a percentile; `make bench-siblings` makes more requests.
 REQUESTS, WIDTH, SHARES = 500, 8, 3
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """One measurement; `value` is a median."""
 
     what: str
@@ -72,27 +72,27 @@ class Found:
         return "; ".join(filter(None, [result, self.more, f"load {self.load:.1f}", verdict]))
 
     def plain(self) -> dict[str, object]:
-        """For JSON; its bar stands among the others."""
+        """For JSON, without the target, which is stored separately."""
         return {name: value for name, value in asdict(self).items() if name != "bar"}
 
 
 @dataclass
-class Standing:
+class FakeClock:
     at: datetime
 
     def now(self) -> datetime:
         return self.at
 
 
-def due(asked: Asked) -> Iterator[Found]:
+def due(setup: Setup) -> Iterator[Finding]:
     counts: dict[str, dict[int, list[int]]] = {}
-    for number in asked.schedules:
-        for name, database in asked.places():
-            busy, idle, started = due_looks(database, number, asked.repetitions)
+    for number in setup.schedules:
+        for name, database in setup.databases():
+            busy, idle, started = time_due_ticks(database, number, setup.repetitions)
             counts.setdefault(name, {})[number] = busy.statements
             what = f"due tick, {number:,} schedules, {name}"
             more = f"{busy}, {started:,.0f} runs started; where none is due {idle.median:.3f} s, {idle}"
-            yield Found(
+            yield Finding(
                 what,
                 busy.median,
                 "s",
@@ -103,45 +103,47 @@ def due(asked: Asked) -> Iterator[Found]:
         if len(by_number) > 1:
             what = f"statements of a due tick, {min(by_number):,} to {max(by_number):,} schedules, {name}"
             bar = constant(what, by_number)
-            yield Found(what, max(map(max, by_number.values())), "at most", bar=bar)
+            yield Finding(what, max(map(max, by_number.values())), "at most", bar=bar)
 
 
-def due_looks(database: Database, number: int, repetitions: int) -> tuple[Looks, Looks, float]:
-    """Those that find one schedule in twenty due, those 15 s later that find none, and how many
-    runs were started."""
-    clock, rules = Standing(BEGAN_AT), due_rules(Settings())
-    busy, idle, started = Looks(), Looks(), []
+def time_due_ticks(
+    database: Database, number: int, repetitions: int
+) -> tuple[Timings, Timings, float]:
+    """The ticks that find one schedule in twenty due, the ticks 15 s later that find none, and the
+    number of started runs."""
+    clock, rules = FakeClock(BEGAN_AT), due_rules(Settings())
+    busy, idle, started = Timings(), Timings(), []
 
-    def look() -> int:
+    def run_once() -> int:
         return len(start_due_runs(rules, database=database, clock=clock).triggered)
 
-    ground_rows.fill_schedules(database, clock, number)
-    look()  # every schedule is new to it
+    component_rows.fill_schedules(database, clock, number)
+    run_once()  # every schedule is new to it
     for n in range(1, repetitions + 1):
-        ground_rows.end_runs(database, clock.at)
+        component_rows.end_runs(database, clock.at)
         clock.at = BEGAN_AT + n * timedelta(minutes=5)
-        started.append(busy.take(database, look))
+        started.append(busy.take(database, run_once))
         clock.at += timedelta(seconds=15)
-        idle.take(database, look)
+        idle.take(database, run_once)
     return busy, idle, median(started)
 
 
-def gate(asked: Asked) -> Iterator[Found]:
-    """The gate asks about the fiches of a batch again and again: about those of a day, which lie
-    side by side, and about some from all over the table. Their details have just been fetched: the
-    first look stands for itself."""
+def gate(setup: Setup) -> Iterator[Finding]:
+    """The query that a run repeats for the fiches of a batch: for neighbouring rows, like the
+    fiches of a day, and for rows scattered over the table. The first query, before the pages are in
+    memory, is reported separately."""
     size = batch_size(FICHES_A_RUN, 1)
-    with migrated(ours.fresh_database(asked.server)) as database:
-        for number in sorted(asked.recordings):
+    with migrated(pipeline_run.fresh_database(setup.server)) as database:
+        for number in sorted(setup.recordings):
             began = time.perf_counter()
-            fiches = ground_rows.fill_recordings(database, number)
+            fiches = component_rows.fill_recordings(database, number)
             filled = f"filled in {time.perf_counter() - began:.0f} s"
-            for words, batches in batches_of(fiches, size, asked.repetitions).items():
+            for words, batches in batches_of(fiches, size, setup.repetitions).items():
                 what = f"gate snapshot, {number:,} recordings, {size:,} fiches {words}, PostgreSQL"
-                first, again = gate_looks(database, batches)
+                first, again = time_gate_snapshots(database, batches)
                 more = f"{again}; the first time {1000 * first.median:.3g} ms; {filled}"
                 taken = 1000 * again.median
-                yield Found(
+                yield Finding(
                     what,
                     taken,
                     "ms",
@@ -159,12 +161,14 @@ def batches_of(fiches: int, size: int, repetitions: int) -> dict[str, list[Seque
     }
 
 
-def gate_looks(database: Database, batches: Sequence[Sequence[int]]) -> tuple[Looks, Looks]:
-    first, again = Looks(), Looks()
+def time_gate_snapshots(
+    database: Database, batches: Sequence[Sequence[int]]
+) -> tuple[Timings, Timings]:
+    first, again = Timings(), Timings()
     for batch in batches:
         fiche_ids = [f"fiche-{n}" for n in batch]
-        for looks in (first, again, again, again):
-            lacking = looks.take(
+        for timings_ in (first, again, again, again):
+            lacking = timings_.take(
                 database, lambda fiche_ids=fiche_ids: snapshot(database, fiche_ids)
             )
             assert len(lacking) == len(batch)
@@ -173,42 +177,44 @@ def gate_looks(database: Database, batches: Sequence[Sequence[int]]) -> tuple[Lo
 
 
 def snapshot(database: Database, fiche_ids: Sequence[str]) -> dict[str, int]:
-    """As automation's gate takes it."""
+    """The query of the gate of automation runs."""
     with database.reading() as session:
         return dict(untranscribed(session, fiche_ids))
 
 
-class AtOnce:
-    """A publisher that takes no time."""
+class InstantPublisher:
+    """A publisher that accepts all events at once."""
 
     async def publish(self, events: Sequence[Event]) -> PublishResult:
         return PublishResult(len(events))
 
 
-def relay(asked: Asked) -> Iterator[Found]:
-    for name, database in asked.places():
-        looks = Looks()
-        for n in range(asked.repetitions):
-            ground_rows.fill_outbox(database, range(n * EVENTS, (n + 1) * EVENTS), RUNS, BEGAN_AT)
-            relayed = looks.take(database, lambda database=database: carried(database))
+def relay(setup: Setup) -> Iterator[Finding]:
+    for name, database in setup.databases():
+        timings_ = Timings()
+        for n in range(setup.repetitions):
+            component_rows.fill_outbox(
+                database, range(n * EVENTS, (n + 1) * EVENTS), RUNS, BEGAN_AT
+            )
+            relayed = timings_.take(database, lambda database=database: relay_all(database))
             assert relayed == EVENTS
-        more = f"{EVENTS:,} events of {RUNS} runs, {looks}"
-        yield Found(f"outbox relay, {name}", EVENTS / looks.median, "events/s", more)
+        more = f"{EVENTS:,} events of {RUNS} runs, {timings_}"
+        yield Finding(f"outbox relay, {name}", EVENTS / timings_.median, "events/s", more)
 
 
-def carried(database: Database) -> int:
-    """How many events, until none waits."""
+def relay_all(database: Database) -> int:
+    """Send all waiting events, and return their number."""
     patience = DeliveryPolicy(1, Backoff(base_seconds=0, cap_seconds=0), 1.0)
     post = DeliveryServices(
-        webhooks=None, mail=None, publisher=AtOnce(), secret=None, patience=patience
+        webhooks=None, mail=None, publisher=InstantPublisher(), secret=None, patience=patience
     )
     return asyncio.run(relay_events(post, database=database, budget_seconds=600)).events
 
 
-def read(asked: Asked) -> Iterator[Found]:
-    for name, url in asked.urls().items():
+def read(setup: Setup) -> Iterator[Finding]:
+    for name, url in setup.urls().items():
         shares = [
-            read_api.measured(url, asked.room, requests=REQUESTS, width=WIDTH)
+            read_api.measured(url, setup.folder, requests=REQUESTS, width=WIDTH)
             for _ in range(SHARES)
         ]
         bare, api = (
@@ -218,17 +224,17 @@ def read(asked: Asked) -> Iterator[Found]:
         what = f"API read / bare query, p99, {WIDTH} at once, {name}"
         more = f"p50 {api[0]:.1f} / {bare[0]:.1f} ms, p99 {api[1]:.1f} / {bare[1]:.1f} ms"
         bar = Bar(what, f"<= {read_api.MOST:g}", f"{ratio:.2f}", ratio <= read_api.MOST)
-        yield Found(what, ratio, "times", more, bar)
+        yield Finding(what, ratio, "times", more, bar)
 
 
-def chunks(asked: Asked) -> Iterator[Found]:
-    given = ground_rows.transcript(WORDS)
+def chunks(setup: Setup) -> Iterator[Finding]:
+    given = component_rows.transcript(WORDS)
     took = []
-    for _ in range(asked.repetitions):
+    for _ in range(setup.repetitions):
         began = time.perf_counter()
         made = chunks_of(words_or_estimated(given, None))
         took.append(time.perf_counter() - began)
-    yield Found(
+    yield Finding(
         f"transcript of {WORDS:,} words to chunks",
         1000 * median(took),
         "ms",
@@ -236,13 +242,13 @@ def chunks(asked: Asked) -> Iterator[Found]:
     )
 
 
-NAMES: Mapping[str, Callable[[Asked], Iterator[Found]]] = {
+NAMES: Mapping[str, Callable[[Setup], Iterator[Finding]]] = {
     each.__name__: each for each in (due, gate, relay, read, chunks)
 }
 
 
 def below(what: str, value: float, unit: str, most: float | None) -> Bar | None:
-    """None where none was set."""
+    """None without a target."""
     return (
         None
         if most is None
@@ -255,12 +261,12 @@ def constant(what: str, by_size: Mapping[int, Sequence[int]]) -> Bar:
     return Bar(what, "always as many", joined(every), len(every) == 1)
 
 
-def measured(*, only: Sequence[str] = (), **sizes: Sequence[int] | int) -> list[Found]:
-    """Told as they are found."""
-    found: list[Found] = []
-    with ours.server() as server, tempfile.TemporaryDirectory(prefix="ground-") as room:
-        asked = Asked(server=server, room=Path(room), **SIZES | sizes)
-        for each in (one for name in only or NAMES for one in NAMES[name](asked)):
+def measured(*, only: Sequence[str] = (), **sizes: Sequence[int] | int) -> list[Finding]:
+    """Prints each finding as soon as it is measured."""
+    found: list[Finding] = []
+    with pipeline_run.server() as server, tempfile.TemporaryDirectory(prefix="ground-") as folder:
+        setup = Setup(server=server, folder=Path(folder), **SIZES | sizes)
+        for each in (one for name in only or NAMES for one in NAMES[name](setup)):
             print(each, flush=True)
             found.append(each)
     return found

@@ -1,5 +1,4 @@
-"""What has been measured, kept as it comes: a benchmark that is ended, or whose time is over, can
-be gone on with."""
+"""Stores each measurement at once, so that a later call can continue an interrupted benchmark."""
 
 import json
 import subprocess
@@ -7,40 +6,40 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from contestants import Measured
-from standing import Bar
+from competitors import Measurement
+from evaluation import Bar
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "benchmarks/results/measured.json"
-# Measurements of one benchmark were taken under these, all of them.
+# All measurements of one benchmark have the same values of these conditions.
 SAME = ("machine", "code", "latency_seconds", "at_once")
 
-# One contestant's turn: of how many fiches, the number of the repetition, and who.
+# The number of fiches, the number of the repetition, and the name of the competitor.
 Turn = tuple[int, int, str]
 Document = dict[str, Any]  # JSON
 
 
 def code() -> str:
-    """What of ours was measured: the tree of the package, as git names it."""
-    asked = ("git", "rev-parse", "--short", "HEAD:automation_pipeline")
+    """Git's id of the tree of the package."""
+    command = ("git", "rev-parse", "--short", "HEAD:automation_pipeline")
     return subprocess.run(
-        asked, cwd=ROOT, capture_output=True, text=True, check=True
+        command, cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
-class Notebook:
-    """`goes_on`: with what is kept, if it was measured under the same conditions. SystemExit if it
-    was not."""
+class SavedResults:
+    """With `goes_on`, it contains the stored measurements. SystemExit: they were made under other
+    conditions."""
 
     def __init__(self, conditions: Document, *, goes_on: bool) -> None:
         self.conditions = conditions
-        self.turns: dict[Turn, Measured] = {}
+        self.turns: dict[Turn, Measurement] = {}
         self.more: Document = {}
         if goes_on and KEPT.exists():
             self._read(json.loads(KEPT.read_text()))
 
-    def note(self, repetition: int, found: Measured, load: float) -> None:
-        """`load` is the machine's when it ended, its own with it."""
+    def note(self, repetition: int, found: Measurement, load: float) -> None:
+        """`load` is the machine's load at the end of the measurement, including its own."""
         self.turns[found.fiches, repetition, found.name] = found
         self.conditions["loads"].append(round(load, 1))
         self.keep()
@@ -57,15 +56,15 @@ class Notebook:
         other = [name for name in SAME if kept["conditions"][name] != self.conditions[name]]
         if other:
             raise SystemExit(
-                f"{KEPT.name} was measured under other conditions ({', '.join(other)}): begin anew."
+                f"{KEPT.name} was measured under other conditions ({', '.join(other)}). Start without --more."
             )
         self.conditions = kept["conditions"]
         self.more = kept["more"]
         for each in kept["turns"]:
             repetition = each.pop("repetition")
-            found = Measured(**each)
+            found = Measurement(**each)
             self.turns[found.fiches, repetition, found.name] = found
 
 
 def bars_in(more: Document) -> list[Bar]:
-    return [Bar(**each) for each in more.get("ground_bars", [])]
+    return [Bar(**each) for each in more.get("component_bars", [])]

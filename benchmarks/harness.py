@@ -1,5 +1,5 @@
-"""What every contestant is measured with: the upstream's process, a process under the clock, and
-what must be true of the calls before a time counts."""
+"""What all competitors share: the process of the upstream, the timing of a process, and the checks
+that a measurement must pass."""
 
 import json
 import os
@@ -17,21 +17,21 @@ import httpx
 HERE = Path(__file__).parent
 STEPS = 2
 FIRST_ID, MOST_RECORDINGS = 700_000_000, 3
-# What an outcome holds for each number of recordings: the words of their transcripts, and the
+# By number of recordings: the words of the transcripts, and the
 # verdict.
 OUTCOMES = {1: (517, "INSUFFISANT"), 2: (894, "INSUFFISANT"), 3: (1378, "EXCELLENT")}
 
 Outcome = tuple[str, int, int, str]
 
 
-class NotDoneError(Exception):
-    """A contestant did less than it should, or otherwise than agreed: its time does not count."""
+class IncompleteRunError(Exception):
+    """A competitor did not do all of the work, or made more concurrent calls than allowed. Its time
+    does not count."""
 
 
 @dataclass(frozen=True)
-class Ended:
-    """Wall seconds from the process's start to its end, processor seconds with those of its
-    children, and its own peak of memory."""
+class ProcessResult:
+    """Wall time of a process, CPU seconds of the process and its children, and its peak memory."""
 
     seconds: float
     busy_seconds: float
@@ -50,7 +50,7 @@ def recordings_in_all(fiches: int) -> int:
 
 @contextmanager
 def upstream(*, fiches: int, latency: float = 0.05, speech_per_minute: int = 0) -> Generator[str]:
-    """Its address. It is made anew for each contestant and is idle until its first call."""
+    """Start an upstream for one competitor, and yield its URL."""
     options = ("--fiches", fiches, "--latency", latency, "--speech-per-minute", speech_per_minute)
     command = [sys.executable, str(HERE / "upstream.py"), *map(str, options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -64,8 +64,8 @@ def upstream(*, fiches: int, latency: float = 0.05, speech_per_minute: int = 0) 
             process.terminate()
 
 
-def timed(command: Sequence[str], variables: Mapping[str, str], log: Path) -> Ended:
-    """NotDoneError, with the end of what it said, when the process fails."""
+def timed(command: Sequence[str], variables: Mapping[str, str], log: Path) -> ProcessResult:
+    """IncompleteRunError: the process failed; the message has the end of its output."""
     with log.open("w") as result:
         began, began_at = time.monotonic(), time.time()
         process = subprocess.Popen(
@@ -76,10 +76,12 @@ def timed(command: Sequence[str], variables: Mapping[str, str], log: Path) -> En
     process.returncode = os.waitstatus_to_exitcode(status)
     output = log.read_text()
     if process.returncode != 0:
-        raise NotDoneError(
+        raise IncompleteRunError(
             f"{' '.join(command[:3])} ended with {process.returncode}:\n{output[-3000:]}"
         )
-    return Ended(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output, began_at)
+    return ProcessResult(
+        seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output, began_at
+    )
 
 
 def calls(address: str) -> dict:
@@ -87,7 +89,7 @@ def calls(address: str) -> dict:
 
 
 def check_calls(seen: Mapping, *, fiches: int, width: int) -> None:
-    """Each item asked for exactly once, and never more at once than agreed."""
+    """Every item was requested exactly once, with at most `width` concurrent calls."""
     recordings = recordings_in_all(fiches)
     wanted = {
         "sales": 1,
@@ -97,27 +99,31 @@ def check_calls(seen: Mapping, *, fiches: int, width: int) -> None:
         "model": STEPS * fiches,
     }
     if seen["calls"] != wanted or seen["items"] != wanted:
-        raise NotDoneError(f"The upstream saw {seen['calls']} of {seen['items']}, not {wanted}.")
+        raise IncompleteRunError(
+            f"The upstream saw {seen['calls']} of {seen['items']}, not {wanted}."
+        )
     if seen["peak"] > width:
-        raise NotDoneError(f"There were {seen['peak']} calls at once, {width} is the most.")
+        raise IncompleteRunError(f"There were {seen['peak']} concurrent calls, more than {width}.")
 
 
 def check_outcomes(found: Sequence[Outcome], fiches: int) -> None:
-    """One row a fiche, and each what its transcripts and judgements make it."""
+    """There is one row per fiche, with the expected words and verdict."""
     ids = range(FIRST_ID, FIRST_ID + fiches)
     wanted = {(str(each), recordings_of(each), *OUTCOMES[recordings_of(each)]) for each in ids}
     if len(found) != fiches or set(found) != wanted:
         odd = sorted(set(found) ^ wanted)[:3]
-        raise NotDoneError(f"{len(found)} outcomes of {fiches} fiches; they differ first in {odd}.")
+        raise IncompleteRunError(
+            f"{len(found)} outcomes of {fiches} fiches; the first differences: {odd}."
+        )
 
 
-def to_first_call(seen: Mapping, ended: Ended) -> float:
-    """From the process's start to its first call, both on the machine's own clock."""
+def to_first_call(seen: Mapping, ended: ProcessResult) -> float:
+    """The time from the start of the process to its first call, by the clock of the machine."""
     return min(seen["first"].values()) - ended.began_at
 
 
 def last_json(output: str) -> dict:
     lines = [line for line in output.splitlines() if line.startswith("{")]
     if not lines:
-        raise NotDoneError(f"No line of JSON was said:\n{output[-2000:]}")
+        raise IncompleteRunError(f"The output has no line of JSON:\n{output[-2000:]}")
     return json.loads(lines[-1])

@@ -1,5 +1,4 @@
-"""The measurements for people: lines on a terminal, a table in docs/benchmarks.md, a picture, and
-JSON."""
+"""Renders measurements: lines for a terminal, a table in docs/benchmarks.md, a chart, and JSON."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import matplotlib as mpl
-from contestants import LIMIT, LIMIT_APART, NO_PEERS, OURS, OURS_POSTGRES
-from standing import Bar, Line
+from competitors import LIMIT, LIMIT_APART, NO_PEERS, OURS, OURS_POSTGRES
+from evaluation import Bar, Line
 
 mpl.use("Agg")
 
@@ -20,10 +19,12 @@ RESULTS = ROOT / "benchmarks/results/latest.json"
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 COLOURS = {LIMIT: "#333333", LIMIT_APART: "#333333", OURS: "#2a7f62", OURS_POSTGRES: "#2a7f62"}
 TITLES = "                  fiches   seconds  spread  to limit  no start  start     CPU    MB"
-SHOWN = f"![Each contestant's time by the limit's]({PICTURE.relative_to(PAGE.parent)})"
+SHOWN = (
+    f"![Each competitor's time divided by that of the limit]({PICTURE.relative_to(PAGE.parent)})"
+)
 CALLED = {
     LIMIT: "limit: bare asyncio + httpx",
-    LIMIT_APART: "the same, a client for each worker",
+    LIMIT_APART: "the same with one client per worker",
     OURS: "**automation_run**",
     OURS_POSTGRES: "automation_run, PostgreSQL",
 }
@@ -38,8 +39,8 @@ def text(lines: Sequence[Line], bars: Sequence[Bar]) -> str:
 
 
 def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
-    """Markdown: one row a contestant, one column a size, each `seconds (ratio to the limit)`; then
-    the bars."""
+    """Markdown with one row per competitor and one column per size, each cell `seconds (ratio to
+    the limit)`; then the targets."""
     sizes = _sizes(lines)
     known = {(line.name, line.fiches): line for line in lines}
     names = dict.fromkeys(line.name for line in _sorted(lines))
@@ -53,7 +54,7 @@ def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
         for name in names
     ]
     result = (
-        f"Seconds, and in brackets the ratio to the limit of the same repetition; medians ({_repetitions(lines)}). "
+        f"Medians in seconds, with the ratio to the limit of the same repetition ({_repetitions(lines)}). "
         f"{conditions['date']}, {conditions['machine']}, "
         f"{_load(conditions['loads'])}. "
         f"`{conditions['command']}` repeats it."
@@ -63,15 +64,15 @@ def table(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict) -> str:
         [bar.what, bar.wanted, bar.found, "reached" if bar.is_reached else "**missed**"]
         for bar in bars
     ]
-    kept = (["bar", "wanted", "found", ""], ["---", "---", "---", "---"], *judged)
+    kept = (["target", "wanted", "found", ""], ["---", "---", "---", "---"], *judged)
     return "\n".join((*_rows((head, marks, *rows)), "", result, "", SHOWN, "", *_rows(kept)))
 
 
 def _load(loads: Sequence[float]) -> str:
     return (
-        f"load {min(loads)} to {max(loads)} as each ended, its own with it"
+        f"load {min(loads)} to {max(loads)} at the end of each measurement, including its own"
         if loads
-        else "nothing was run"
+        else "nothing was measured"
     )
 
 
@@ -80,7 +81,7 @@ def _rows(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _repetitions(lines: Sequence[Line]) -> str:
-    """How many there were of each size: of whom least often, and of whom most."""
+    """The lowest and highest number of repetitions per size."""
     times = {
         size: [len(line.times) for line in lines if line.fiches == size] for size in _sizes(lines)
     }
@@ -95,7 +96,7 @@ def _sizes(lines: Sequence[Line]) -> list[int]:
 
 
 def renew_page(made: str) -> None:
-    """Nothing where there are no marks."""
+    """Replace the part of the page between the marks, if it has marks."""
     before, mark, rest = PAGE.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if mark and end:
@@ -117,8 +118,8 @@ def write_json(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict, mor
 
 
 def draw(lines: Sequence[Line], conditions: dict) -> None:
-    """Bars of the ratio to the limit, one panel a size; what is far off is cut, its number
-    stands."""
+    """A bar chart of the ratios to the limit, with one panel per size. Long bars are cut and
+    labelled."""
     sizes = sorted({line.fiches for line in lines if line.ratio is not None})
     if not sizes:
         return
@@ -127,7 +128,8 @@ def draw(lines: Sequence[Line], conditions: dict) -> None:
         chosen = [line for line in lines if line.fiches == size and line.ratio is not None]
         _panel(panel, sorted(chosen, key=lambda line: -(line.ratio or 0)), size)
     figure.suptitle(
-        f"Time of a whole run by that of the physical limit ({conditions['date']})", fontsize=12
+        f"Time of a whole run divided by that of the physical limit ({conditions['date']})",
+        fontsize=12,
     )
     figure.tight_layout()
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
