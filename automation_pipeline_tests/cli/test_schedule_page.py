@@ -8,7 +8,9 @@ import pytest
 from sqlalchemy import update
 
 from automation_pipeline.automation.tables import OccurrenceRow, RunRow, ScheduleRow
+from automation_pipeline_tests.audits.harness import AuditHarness, call
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 @pytest.fixture
@@ -228,6 +230,16 @@ def test_the_last_due_times_are_listed_with_their_outcomes(terminal: Terminal) -
             ["continues, is paused after 3 failed runs in a row, 0 so far"],
         ),
         ({"catchUp": "all", "catchUpLimit": 5}, ["runs all missed due times, at most 5"]),
+        ({"catchUp": "latest"}, ["runs the latest missed due time runs 0 in total"]),
+        (
+            {"overlapPolicy": "BUFFER_ONE", "excludedOn": ["2026-12-25", "2027-01-01"]},
+            ["during a run BUFFER_ONE excluded days 2026-12-25, 2027-01-01 runs 0 in total"],
+        ),
+        ({"scheduleType": "MONTHLY", "dayOfMonth": 29}, ["at 02:30; not in a shorter month"]),
+        (
+            {"scheduleType": "CRON", "cronExpression": "@daily", "jitterSeconds": 1},
+            ["@daily, up to 1 s later"],
+        ),
         (
             {"webhookUrl": "https://hooks.test/a", "notifyEmails": ["a@b.test"]},
             ["https://hooks.test/a, a@b.test"],
@@ -240,6 +252,73 @@ def test_show_describes_the_schedule(
     page = " ".join(terminal.run("schedules", "show", terminal.create(**fields)).out.split())
     for fact in facts:
         assert fact in page
+
+
+def test_the_last_run_and_the_counters_are_shown(terminal: Terminal) -> None:
+    schedule_id = terminal.create()
+    ended = {"last_run_status": "failed", "total_runs": 4, "failed_runs": 3}
+    set_columns(terminal, last_run_at=datetime(2026, 5, 4, 10, tzinfo=UTC), **ended)
+    page = " ".join(terminal.run("schedules", "show", schedule_id).out.split())
+    assert "last run 2026-05-04 10:00 UTC (failed) runs 4 in total, 3 failed " in page
+    listed = " ".join(terminal.run("schedules", "list").out.splitlines()[1].split())
+    assert listed.startswith("1 Sales DAILY ")
+    assert listed.endswith(" 2026-05-04 10:00 failed 4")
+
+
+def test_a_backfill_files_the_missing_days(terminal: Terminal) -> None:
+    sales = {"mode": "date_range", "dateRange": "yesterday"}
+    schedule_id = terminal.create(ficheSelection=sales, excludedOn=["2026-05-02"])
+
+    def backfill(*options: str) -> list[str]:
+        days = ("--from", "2026-05-01", "--to", "2026-05-03")
+        output = terminal.run("schedules", "backfill", schedule_id, *days, *options).out
+        return [" ".join(line.split()) for line in output.splitlines()]
+
+    excluded = "2026-05-02 is excluded"
+    assert backfill("--dry-run") == [
+        "day run status",
+        "2026-05-01 would be filed",
+        excluded,
+        "2026-05-03 would be filed",
+    ]
+    assert backfill()[1:] == ["2026-05-01 1 pending filed", excluded, "2026-05-03 2 pending filed"]
+    again = ["2026-05-01 1 pending has its run", excluded, "2026-05-03 2 pending has its run"]
+    assert backfill()[1:] == again
+
+
+def test_a_preview_names_what_a_run_would_leave_out(terminal: Terminal) -> None:
+    terminal.export(FICHE_API_BASE_URL="https://crm.example.test", FICHE_API_AUTH_TOKEN="t")
+    harness = AuditHarness(terminal.database, FakeClock(datetime(2026, 5, 4, tzinfo=UTC)))
+    harness.sell("1", call("11"), call("12"))
+    config = harness.configure(1)
+    selection = {"mode": "manual", "ficheIds": ["1", "2", "2", "3"], "maxFiches": 2}
+    schedule_id = terminal.create(
+        ficheSelection=selection | {"maxRecordingsPerFiche": 1}, specificAuditConfigs=[config]
+    )
+    output = terminal.run("schedules", "preview", schedule_id).out
+    assert [" ".join(line.split()) for line in output.splitlines()] == [
+        "schedule 1",
+        "candidates 4",
+        "selected 2: 1, 2",
+        "dropped duplicates 1, over_max_fiches 1",
+        f"audit configurations {config}",
+        "fiche would be reason why",
+        "3 dropped over_max_fiches Beyond maxFiches",
+        "1 ignored too_many_recordings Too many recordings (2 > 1)",
+    ]
+    empty = terminal.create(ficheSelection={"mode": "manual"}, useAutomaticAudits=False)
+    output = terminal.run("schedules", "preview", empty).out
+    assert [" ".join(line.split()) for line in output.splitlines()] == [
+        "schedule 2",
+        "candidates 0",
+        "selected 0 (no_fiches_manual)",
+        "dropped none",
+        "audit configurations none",
+    ]
+    many = [str(number) for number in range(21)]
+    long = terminal.create(ficheSelection={"mode": "manual", "ficheIds": many})
+    output = " ".join(terminal.run("schedules", "preview", long).out.split())
+    assert f"selected 21: {', '.join(many[:20])} ... dropped" in output
 
 
 def test_an_invalid_stored_schedule_can_be_shown_and_corrected(

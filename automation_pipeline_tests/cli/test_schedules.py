@@ -80,8 +80,20 @@ def test_a_schedule_file_may_start_with_a_byte_order_mark(terminal: Terminal) ->
 def test_a_created_schedule_is_confirmed_in_text_output(terminal: Terminal) -> None:
     ended = terminal.run("schedules", "create", "--file", "-", given=json.dumps(DAILY).encode())
     assert (ended.code, ended.err) == (0, "")
-    for fact in ("1  Sales", "DAILY, active, Europe/Paris", "1900417"):
-        assert fact in ended.out
+    lines = [line.rstrip() for line in ended.out.splitlines()]
+    assert lines[:-3] == [
+        "schedule         1  Sales",
+        "type             DAILY, active, Europe/Paris",
+        "when             every day at 02:30",
+        'selection        {"mode":"manual","ficheIds":["1900417"]}',
+        "steps            details, transcription (normal priority), audits by the",
+        "                 automatic configurations",
+        "on errors        continues",
+        "after an outage  skips missed due times",
+        "runs             0 in total, 0 failed",
+        "Europe/Paris               UTC",
+    ]
+    assert len(lines) == 13, "the page ends with the next three occurrences"
 
 
 @pytest.mark.parametrize("name", ["[/x] [bold]loud", "a\nb", "é 漢字", "\x1b"])
