@@ -1,7 +1,7 @@
-"""Downloads of call recordings from the addresses that the CRM gives.
+"""Downloads of call recordings from the addresses that the CRM sends.
 
-A recording goes to a temporary file, so memory use does not depend on its size. Each read and write
-moves 64 KiB through the page cache, so it runs in the event loop."""
+A recording is written to a temporary file, so memory use does not depend on its size. Each read and
+write moves 64 KiB through the page cache, so it runs in the event loop."""
 
 import asyncio
 import re

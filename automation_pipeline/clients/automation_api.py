@@ -1,5 +1,5 @@
-"""The client of this system's own HTTP API, for the command line. Responses with an error status
-become the errors that the use cases raised there."""
+"""The client of this system's own HTTP API, for the command line. It turns error responses back into
+the errors that the use cases of the server raised."""
 
 import json
 import uuid
@@ -27,14 +27,14 @@ CONNECT_SECONDS = 10.0
 MAX_BYTES = 100 * MEGABYTE
 # Longer than the time limit of the API itself, so that the API reports its own timeouts.
 ANSWER_SECONDS = 90.0
-# The response is lost, and it is unknown whether the request arrived. The client repeats it once.
+# Errors after which it is unknown whether the request arrived. The client repeats it once.
 _LOST_ANSWER = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError, httpx.ReadTimeout)
 
 Document = Mapping[str, object]
 
 
 class AutomationApi:
-    """A repeatable POST carries an idempotency key."""
+    """Repeatable POST requests have an idempotency key."""
 
     def __init__(
         self, url: str, token: str, *, transport: httpx.BaseTransport | None = None
@@ -114,7 +114,7 @@ class AutomationApi:
             return answer
         if not isinstance(answer.get("error"), str):
             raise UpstreamError(f"What answers at {self._origin} is not our API: {status}.")
-        # In the enrichment's contract, `error` is only the name of the status.
+        # In the contract of enrichment, `error` is only the name of the status.
         raise self._refusal(status, str(answer.get("message", answer["error"])), answer)
 
     def _refusal(self, status: int, sentence: str, answer: Document) -> AutomationError:

@@ -102,7 +102,7 @@ class RecordingPayload(Payload):
 
 
 class DetailsPayload(Section):
-    """Has no `information` where `success` is false; the caller decides what that means."""
+    """The details of a fiche. If `success` is false, there is no `information`."""
 
     success: bool
     message: str
@@ -284,9 +284,9 @@ class CrmClient:
         await self._http.aclose()
 
     async def _details_once(self, fiche_id: str) -> CrmFiche:
-        wanted = {"include_recordings": "true", "include_transcriptions": "false"}
+        params = {"include_recordings": "true", "include_transcriptions": "false"}
         subject = f"fiche {fiche_id}"
-        body = await self._get(fiche_path(fiche_id), wanted, subject)
+        body = await self._get(fiche_path(fiche_id), params, subject)
         payload = _parse(DetailsPayload, body, subject)
         if not payload.success or payload.information is None:
             raise _declined_error(subject, payload.message)
@@ -297,7 +297,7 @@ class CrmClient:
         return payload.to_details(payload.information)
 
     async def _sales_list_once(self, day: date) -> SalesList:
-        wanted = {
+        params = {
             "start_date": day.isoformat(),
             "end_date": day.isoformat(),
             "status_id": SALE_STATUS,
@@ -306,7 +306,7 @@ class CrmClient:
         }
         subject = f"the sales list of {day}"
         try:
-            body = await self._get("/fiches/sales-with-calls", wanted, subject)
+            body = await self._get("/fiches/sales-with-calls", params, subject)
         except NotFoundError:
             raise PermanentError(f"The CRM answered 404 for {subject}.") from None
         payload = _parse(SalesPayload, body, subject)
@@ -368,7 +368,7 @@ def _parse(kind: type[Kind], body: bytes, subject: str) -> Kind:
 
 
 def _declined_error(subject: str, message: str | None) -> Exception:
-    return PermanentError(f"The CRM declined to give {subject}: {message or 'it says no reason.'}")
+    return PermanentError(f"The CRM declined to give {subject}: {message or 'it gives no reason.'}")
 
 
 def _format_error(subject: str, error: ValidationError) -> Exception:

@@ -16,7 +16,7 @@ _COMMAND = [sys.executable, "-W", "ignore", "-m", "automation_pipeline.orchestra
 
 
 class ProbeProcess:
-    """Implements `core.launching.DagsterProbe` with a process that prints the facts."""
+    """Implements `core.launching.DagsterProbe`: a child process prints the facts."""
 
     def __init__(self) -> None:
         self._facts: DagsterFacts | None = None
@@ -44,8 +44,8 @@ class ProbeProcess:
 
 
 class LocalWorker:
-    """Executes the jobs of filed requests in a child process. Its log is only shown as the reason of a
-    failure."""
+    """Executes the jobs of run requests in a child process. Only the last line of its log is shown, as
+    the reason of a failure."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._log: IO[str] = tempfile.TemporaryFile("w+", prefix="automation-here-")  # noqa: SIM115  closed with it
@@ -59,8 +59,8 @@ class LocalWorker:
         self._has_ended = False
 
     def check(self) -> None:
-        """Raises PermanentError at the second call after the process ended, because after the first
-        call the caller can still find the result in the database."""
+        """Raises PermanentError at the second call after the process ended: after the first call, the
+        caller reads the database once more."""
         if self._process.poll() is None:
             return
         if self._has_ended:

@@ -127,7 +127,7 @@ def plain_transcript(body: bytes) -> Transcript | None:
     )
 
 
-# The transcript of a ten-hour call has 20 MB.
+# The transcript of a ten-hour call is 20 MB.
 MAX_BYTES = 50 * MEGABYTE
 BASE_URL = "https://api.elevenlabs.io"
 FORM = {

@@ -1,5 +1,5 @@
 """HTTP calls to external systems: the client, its transports, the address guard, bounded bodies,
-metrics, and what several providers' answers have in common (ADR 0020)."""
+metrics, and parsing that several clients share (ADR 0020)."""
 
 import asyncio
 import logging
@@ -37,8 +37,7 @@ from automation_pipeline.core.metrics import Meter
 
 
 def bare_key(key: str | None) -> str:
-    """The key without the blanks and the pair of quotes that copying may add. Empty if there is
-    none."""
+    """The key without blanks and quotes around it, which copying may add. Empty without a key."""
     text = (key or "").strip()
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1].strip()
@@ -57,16 +56,16 @@ def usable_key(key: str | None, provider: str, setting: str) -> str:
     return text
 
 
-def web_address(text: str, complaint: str) -> httpx.URL:
-    """PermanentError with this complaint unless it is an http or https address."""
+def web_address(text: str, message: str) -> httpx.URL:
+    """Raises PermanentError with the message unless the text is an http or https address."""
     try:
         url = httpx.URL(text.strip())
     except httpx.InvalidURL:
         url = httpx.URL()
     # An invalid port would otherwise raise an ExceptionGroup in the event loop.
-    is_port = url.port is None or 0 < url.port < 65_536
-    if url.scheme not in DEFAULT_PORTS or not url.host or not is_port:
-        raise PermanentError(complaint)
+    is_valid_port = url.port is None or 0 < url.port < 65_536
+    if url.scheme not in DEFAULT_PORTS or not url.host or not is_valid_port:
+        raise PermanentError(message)
     return url
 
 
@@ -121,7 +120,7 @@ def check_head(response: httpx.Response, max_bytes: int) -> None:
 async def body_pieces(response: httpx.Response, max_bytes: int) -> AsyncIterator[bytes]:
     """The raw body. Raises BodyRefusedError before it yields more than `max_bytes`."""
     check_head(response, max_bytes)
-    if response.is_stream_consumed:  # made by a transport without a network
+    if response.is_stream_consumed:  # a mock transport has read it
         if len(response.content) > max_bytes:
             raise _too_large(max_bytes)
         yield response.content
@@ -211,7 +210,7 @@ class SlotTransport(httpx.AsyncBaseTransport):
             async with asyncio.timeout(request.extensions.get("timeout", {}).get("pool")):
                 await self._semaphore.acquire()
         except TimeoutError:
-            raise httpx.PoolTimeout("Every connection stayed busy", request=request) from None
+            raise httpx.PoolTimeout("All connections are busy", request=request) from None
         slot: Slot | None = None
         try:
             slot = await self._take(origin)
@@ -293,7 +292,7 @@ class _SlotBody(httpx.AsyncByteStream):
         shields hold off only the cancellation of anyio's scopes."""
         connections = self._slot.transport._pool.connections  # pyright: ignore[reportPrivateUsage]  there is no public way
         return all(
-            one.is_idle() and not one._connection._h11_state.trailing_data[0]  # pyright: ignore  the same
+            one.is_idle() and not one._connection._h11_state.trailing_data[0]  # pyright: ignore  there is no public way
             for one in connections
         )
 
@@ -301,9 +300,7 @@ class _SlotBody(httpx.AsyncByteStream):
 def _origin(request: httpx.Request) -> Origin:
     url = request.url
     if url.scheme not in DEFAULT_PORTS or not url.host:
-        raise httpx.UnsupportedProtocol(
-            "Only addresses of http and https have a connection", request=request
-        )
+        raise httpx.UnsupportedProtocol("Only http and https are supported", request=request)
     host = url.raw_host.decode("ascii")
     name = str(request.extensions.get("sni_hostname") or host)
     return url.scheme, host, url.port or DEFAULT_PORTS[url.scheme], name

@@ -99,7 +99,8 @@ class InpiRegister(RegistryClient):
             raise check_error(result)
 
     async def _token_instead_of(self, old: SecretStr | None) -> SecretStr:
-        """INPI refused `old`. Another task may have renewed it while this one waited for the lock."""
+        """A token other than `old`, which INPI refused. Another task may have renewed it while this one
+        waited for the lock."""
         async with self._locks.current():
             if self._token is not None and self._token != old:
                 return self._token
@@ -129,7 +130,7 @@ class InpiRegister(RegistryClient):
             if found is not None:
                 return found
             if loop.time() >= until:
-                raise _login_deferred("another process is about to, or was refused just now")
+                raise _login_deferred("another process is logging in, or was refused just now")
             await asyncio.sleep(POLL_SECONDS)
 
     async def _log_in_for_all(self, shared: SharedLogin, claim: Claim) -> str:
@@ -141,7 +142,7 @@ class InpiRegister(RegistryClient):
             is_refused = _is_refusal(failure)
             raise
         finally:
-            if is_refused:  # the claim stays, so that no process repeats the password immediately
+            if is_refused:  # the claim is kept, so that no process tries the password again soon
                 await asyncio.to_thread(shared.claims.extend, claim, REFUSAL_BLOCKS_OTHERS_SECONDS)
             else:
                 await asyncio.to_thread(shared.claims.release, claim)
@@ -152,7 +153,7 @@ class InpiRegister(RegistryClient):
             self._limiter.reserve, LOGIN_KEY, LOGIN_RATE, max_wait_seconds=MAX_LOGIN_WAIT_SECONDS
         )
         if wait is None:
-            raise _login_deferred("it was logged into too often for one more")
+            raise _login_deferred("there were too many logins")
         await asyncio.sleep(wait)
         document = {"username": self._account.username, "password": self._account.password}
         answer = await self.send("POST", "/api/sso/login", json=document)
@@ -184,7 +185,7 @@ def _token_or_claim(shared: SharedLogin, seconds: float) -> str | Claim | None:
 
 
 def _login_deferred(why: str) -> RegistryCallError:
-    message = f"We do not log into {INPI.name} now: {why}."
+    message = f"The login at {INPI.name} has to wait: {why}."
     return RegistryCallError(
         SourceError(error_code=ErrorCode.RATE_LIMIT, message=message, retryable=True, is_local=True)
     )

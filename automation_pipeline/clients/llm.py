@@ -144,7 +144,7 @@ class UsagePayload(Payload):
 
 class CompletionPayload(Payload):
     choices: list[ChoicePayload] = Field(min_length=1)
-    # Without a usable usage, the reply counts no tokens.
+    # If the usage is missing or invalid, the reply counts no tokens.
     usage: Annotated[
         UsagePayload,
         BeforeValidator(
@@ -237,7 +237,7 @@ class ChatCompletions:
         self._now = now
         self._timeout_seconds = timeout_seconds
         self._root = chat_root(base_url)
-        # Only the server of OpenAI is known to require a key.
+        # Self-hosted servers may need no key, but OpenAI's does.
         needs_key = bare_key(api_key) or self._root.host == OPENAI_HOST
         self._key = usable_key(api_key, "LLM", "LLM_API_KEY") if needs_key else None
         self._http = HttpClient(
@@ -314,7 +314,7 @@ class ChatCompletions:
         raise self._refusal(answer)
 
     def _refusal(self, answer: HttpAnswer) -> Exception:
-        # The cleaned body contains no NUL, so NUL masks nothing when there is no key.
+        # Without a key there is nothing to mask: the body contains no NUL.
         refusal = parse_refusal(answer.status, answer.body, self._key or "\0")
         status, sentence = refusal.status, refusal.sentence(FAILED)
         if status == 429 and refusal.code == "insufficient_quota":

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from pusher import Pusher  # pyright: ignore[reportMissingTypeStubs]  no stubs
-from pusher.requests import RequestsBackend  # pyright: ignore[reportMissingTypeStubs]  the same
+from pusher.requests import RequestsBackend  # pyright: ignore[reportMissingTypeStubs]  no stubs
 
 from automation_pipeline.automation.ports import ChannelMember, PublishResult
 from automation_pipeline.clients.http import count_call
@@ -78,7 +78,7 @@ Entries: TypeAlias = tuple[Entry, ...]
 
 
 def entries_of(event: Event, *, private: bool, max_bytes: int) -> Entries | PermanentError:
-    """Empty for an event that goes to no channel."""
+    """One entry per channel of the event; none for an internal event."""
     channels = channels_of(event.name, event.payload)
     try:
         data = message_of(event.payload, max_bytes) if channels else ""
@@ -88,7 +88,8 @@ def entries_of(event: Event, *, private: bool, max_bytes: int) -> Entries | Perm
 
 
 def in_batches(events: Sequence[Entries]) -> Generator[Sequence[Entries]]:
-    """In order. An event is never split over two batches, so that it is known which are published."""
+    """Batches of at most MAX_ENTRIES, in order. All entries of an event are in one batch, so that the
+    event is published or not as a whole."""
     batch: list[Entries] = []
     for entries in events:
         if batch and sum(map(len, batch)) + len(entries) > MAX_ENTRIES:
@@ -129,7 +130,7 @@ class _Backend(RequestsBackend):
     """Returns every status. The library's own backend raises exceptions with the status in their
     text."""
 
-    def send_request(self, request: Any) -> PusherAnswer:  # noqa: ANN401  of a library without stubs
+    def send_request(self, request: Any) -> PusherAnswer:  # noqa: ANN401  the library has no stubs
         library: Any = self
         with library.session.request(
             request.method,
@@ -186,7 +187,7 @@ MAX_NAME_LENGTH = 200
 _SOCKET_ID = re.compile(r"[0-9]+\.[0-9]+")
 _CHANNEL = re.compile(r"[A-Za-z0-9_\-=@,.;]{1,200}")
 _PRESENCE = "presence-"
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class PusherChannels:
@@ -252,9 +253,8 @@ class PusherChannels:
     def authenticate(
         self, channel: str, socket_id: str, member: ChannelMember
     ) -> Mapping[str, str]:
-        if not _SOCKET_ID.fullmatch(
-            socket_id
-        ):  # the signature covers socket:channel, so neither may contain a colon
+        # The signature covers `socket:channel`, so neither may contain a colon.
+        if not _SOCKET_ID.fullmatch(socket_id):
             raise InvalidInputError(
                 "No such socket", (("socket_id", "it must be two numbers joined by a dot"),)
             )
@@ -289,7 +289,7 @@ class PusherChannels:
     async def _send(self, entries: Sequence[Entry]) -> AutomationError | None:
         for channel, name, data in entries if self._dry_run else ():
             size = len(data.encode())
-            log.info("PUSHER_DRY_RUN: %s to %s (%d bytes) stays here", name, channel, size)
+            _log.info("PUSHER_DRY_RUN: %s to %s (%d bytes) stays here", name, channel, size)
         if not entries or self._dry_run:
             return None
         # Encoded here: the library measures the Python string instead of its bytes.

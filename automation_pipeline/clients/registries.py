@@ -1,5 +1,5 @@
-"""The clients of the registers of companies: Recherche d'entreprises and API Entreprise, and what
-`clients.inpi` shares with them. They implement `enrichment.models.Registry`."""
+"""The clients of two registers of companies, Recherche d'entreprises and API Entreprise, and the base
+that `clients.inpi` shares with them. They implement `enrichment.models.Registry`."""
 
 import asyncio
 import json
@@ -45,8 +45,8 @@ class RegistryFormatError(Exception):
 
 
 class AnswerObject:
-    """An object of an answer, read value by value. What is missing reads as empty; a value of another
-    type is a RegistryFormatError."""
+    """An object of an answer, whose values are read one by one. Missing values are None; a value of
+    another type raises RegistryFormatError."""
 
     def __init__(
         self, values: object, path: tuple[str, ...] = (), read: list[object] | None = None
@@ -58,12 +58,12 @@ class AnswerObject:
 
     @property
     def is_masked(self) -> bool:
-        """Whether the register masks any value that was read, here or in another part of the
+        """Whether the register has masked any value that was read, in this or another object of the
         answer."""
         return any(map(normal.is_masked, self._read))
 
     def has(self, name: str) -> bool:
-        """INPI writes an empty object as `[]`."""
+        """Whether the value is present and not `[]`, which INPI sends for an empty object."""
         return self._values.get(name) not in (None, [])
 
     def value(self, name: str) -> Scalar:
@@ -106,7 +106,7 @@ def _unexpected(path: tuple[str, ...]) -> RegistryFormatError:
 
 
 def parse_answer(body: bytes | None) -> tuple[AnswerObject, Document]:
-    """The same document for reading and for keeping."""
+    """The document in two forms: to read, and to store."""
     if body is None:
         raise RegistryFormatError("it is larger than 1 MB, or compressed")
     try:
@@ -287,7 +287,7 @@ class RegistryClient(ABC):
         if status in _BY_STATUS:
             code, problem = _BY_STATUS[status]
         elif status >= 500:
-            code, problem = ErrorCode.UPSTREAM_5XX, "is in trouble"
+            code, problem = ErrorCode.UPSTREAM_5XX, "reports a server error"
         else:
             code, problem = ErrorCode.INTERNAL_ERROR, "gave an unexpected answer"
             hint = hint or f"check {info.address_setting}"
@@ -417,8 +417,8 @@ def _fields_of_result(company: AnswerObject, seat: AnswerObject) -> CompanyField
 RCS = RegistryInfo(
     "API Entreprise", "api_entreprise", "API_ENTREPRISE_BASE_URL", "API_ENTREPRISE_TOKEN"
 )
-# No company has this SIREN. If that is the only error, the register accepts the token and the
-# purpose.
+# No company has this SIREN. If the answer has no other error, the register accepts the token and
+# the purpose.
 UNKNOWN_COMPANY = "000000000"
 UNKNOWN, BAD_SIREN = "02003", "00301"
 ADVICE: Mapping[str, str] = {
@@ -435,7 +435,7 @@ _VOLATILE_IN_EXTRACT = ("date_extrait", "links", "meta")
 
 @dataclass(frozen=True)
 class Purpose:
-    """On whose behalf the request is made (the SIRET of a public body), why and in which context."""
+    """On whose behalf a request is made (the SIRET of a public body), in which context and why."""
 
     recipient: str
     context: str

@@ -1,6 +1,7 @@
-"""The job types that this system runs itself: `org_jobs.ports.JobRunner`.
+"""The runners of the job types that this system runs itself. They implement
+`org_jobs.ports.JobRunner`.
 
-Packages are imported where they are called, so a worker imports only what its job needs."""
+The other packages are imported where they are used, so a worker imports only what its job needs."""
 # ruff: noqa: PLC0415
 
 import json
@@ -59,7 +60,7 @@ Work = TypeVar("Work")
 
 
 class FollowedWork(ABC, Generic[Work]):
-    """A remote runner whose jobs are rows of another package, found by their ids."""
+    """The base of remote runners: the work of a job is a row of another package, found by its id."""
 
     key: ClassVar[str]
 
@@ -81,7 +82,7 @@ class FollowedWork(ABC, Generic[Work]):
 
     @abstractmethod
     def _end(self, id_: int, work: Work | None) -> AttemptEnd | None:
-        """None: the work continues."""
+        """None while the work continues."""
 
 
 class AutomationRunJob(FollowedWork["Run"]):
@@ -103,7 +104,7 @@ class AutomationRunJob(FollowedWork["Run"]):
         from automation_pipeline.automation.runs import LONGEST_REASON, cancel_run
 
         run_id, by = self._id_in(following), f"{reason} ({actor})" if reason else f"by {actor}"
-        with suppress(ConflictError, NotFoundError):  # it has ended, or the row is deleted
+        with suppress(ConflictError, NotFoundError):  # the run has ended or is deleted
             cancel_run(
                 run_id, database=self._database, clock=self._clock, reason=by[:LONGEST_REASON]
             )
@@ -170,7 +171,7 @@ class PricingRuleJob(FollowedWork["RuleRun"]):
         self,
         following: Mapping[str, object],
         actor: str,
-        reason: str | None = None,  # noqa: ARG002  the port asks for it
+        reason: str | None = None,  # noqa: ARG002  required by the protocol
     ) -> bool:
         """A preview that waits for its approval needs no cancellation, because it is applied only
         on an explicit request and expires."""
@@ -275,9 +276,9 @@ class CompanyEnrichmentJob(FollowedWork["RequestShown"]):
 
     def cancel(
         self,
-        following: Mapping[str, object],  # noqa: ARG002  the same
-        actor: str,  # noqa: ARG002  the port asks for it
-        reason: str | None = None,  # noqa: ARG002  the same
+        following: Mapping[str, object],  # noqa: ARG002  required by the protocol
+        actor: str,  # noqa: ARG002  required by the protocol
+        reason: str | None = None,  # noqa: ARG002  required by the protocol
     ) -> bool:
         return True
 
@@ -306,8 +307,8 @@ KEY_HEADER = "Idempotency-Key"
 
 
 class HttpsCallJob:
-    """Calls an HTTPS address. All attempts of a run carry its key as Idempotency-Key, so that a
-    receiver recognises a repetition. A refusal or a redirect is final; a server error is retried."""
+    """Calls an HTTPS address. All attempts of a run send its key as Idempotency-Key, so that a
+    receiver recognises repetitions. A refusal or a redirect is final; a server error is retried."""
 
     def __init__(
         self, open_caller: Callable[[], HttpsCaller], environment: Mapping[str, str]
@@ -356,8 +357,8 @@ def service_job_runners(
     registries: "Callable[[], Registries]",
     open_caller: Callable[[], HttpsCaller],
 ) -> Mapping[str, JobRunner]:
-    """The runner of each service type. Functions are called when a job needs their value. Secrets come
-    from the environment of this process."""
+    """The runner of each service type. `shop`, `registries` and `open_caller` are called when a job
+    needs them. Secrets come from the environment of this process."""
     return {
         AUTOMATION_RUN: AutomationRunJob(database, clock),
         PRICING_RULE_APPLY: PricingRuleJob(database, clock, shop),

@@ -195,7 +195,7 @@ class CataloguePayload(ShopWire):
         )
         info = self.product_variants.page_info
         if info.has_next_page and info.end_cursor in {None, "", asked_after}:
-            raise InvalidInputError("The page does not say where the next one begins.")
+            raise InvalidInputError("The page has no cursor for the next one.")
         return CataloguePage(variants, info.end_cursor if info.has_next_page else None)
 
 
@@ -218,7 +218,7 @@ def _amount(text: str | None, currency: str) -> int | None:
         return None
     amount = parse_amount(text, currency)
     if not 0 <= amount <= LARGEST_AMOUNT:
-        raise InvalidInputError("An amount is out of all reason.")
+        raise InvalidInputError("An amount is out of range.")
     return amount
 
 
@@ -254,7 +254,7 @@ class ShopAnswer:
 
     @property
     def bucket(self) -> BucketStatus | None:
-        """None for implausible numbers, by which no pace could be kept."""
+        """None if the numbers are missing or implausible."""
         status = _dig(self.document, "extensions", "cost", "throttleStatus")
         maximum = number_or_none(_dig(status, "maximumAvailable")) or 0.0
         available = number_or_none(_dig(status, "currentlyAvailable"))
@@ -330,10 +330,10 @@ def _plain_texts(value: JsonValue) -> list[str]:
 
 _INDEX = re.compile(r"[0-9]{1,4}")
 _NO_RESULT = classify_failure(
-    FailureSignal(lost=True), "The shop does not say what became of this price."
+    FailureSignal(lost=True), "The answer of the shop does not contain this price."
 )
 _OTHER_PRICE = classify_failure(
-    FailureSignal(lost=True), "The shop tells another price than the one that was written."
+    FailureSignal(lost=True), "The shop shows another price than the one that was written."
 )
 
 
@@ -372,7 +372,7 @@ class UserErrorPayload(ShopWire):
     def to_failure(self, printable: Callable[[str], str]) -> CallFailure:
         text = (
             ", ".join(printable(text) for text in (self.message, self.code) if text)
-            or "it says no reason"
+            or "it gives no reason"
         )
         return classify_failure(
             FailureSignal(user_error=True, code=self.code), f"The shop refuses the price: {text}."
@@ -584,8 +584,8 @@ class ShopifyShop:
         errors = answer.errors
         text = self._printable("; ".join(_texts(errors)[:_MAX_TEXTS])).rstrip(".")
         if not 200 <= answer.status < 300:
-            said = f": {text}" if text else ""
-            message = f"The shop answered {answer.status}{said}{_ADVICE.get(answer.status, '')}."
+            reason = f": {text}" if text else ""
+            message = f"The shop answered {answer.status}{reason}{_ADVICE.get(answer.status, '')}."
             signal = FailureSignal(status=answer.status)
             return classify_failure(signal, message, answer.retry_after_seconds)
         if answer.document is None:
@@ -597,10 +597,10 @@ class ShopifyShop:
         code = _THROTTLED if _THROTTLED in codes else next(iter(codes), None)
         signal = FailureSignal(code=code, lost=writes and answer.may_have_written(code))
         if code == _THROTTLED:
-            busy = "The shop is busy: it holds us back for a while."
+            busy = "The shop is busy and delays further calls."
             return classify_failure(signal, busy, answer.wait_seconds)
         return classify_failure(
-            signal, f"The shop answered with an error: {text or 'it says no more'}."
+            signal, f"The shop answered with an error: {text or 'it gives no reason'}."
         )
 
     async def _send(self, question: Mapping[str, object]) -> ShopAnswer | CallFailure:
@@ -609,7 +609,7 @@ class ShopifyShop:
             async with asyncio.timeout(self._timeout_seconds):
                 request = self._http.build_request("POST", self._url, json=question)
                 answer = await self._http.call(request, MAX_BYTES)
-        except BodyRefusedError:  # the shop has the request, but its answer is unusable
+        except BodyRefusedError:  # the shop has received the request
             return ShopAnswer(status=200)
         except _NOT_SENT as error:
             how = f"({type(error).__name__}; check SHOP_API_BASE_URL)"

@@ -23,7 +23,7 @@ Connection = smtplib.SMTP
 
 @dataclass(frozen=True, kw_only=True)
 class MailServer:
-    """Address and account. `seconds` limits each wait; a whole message may take three times that."""
+    """Address and account. `seconds` limits each wait; a message may take three times as long."""
 
     host: str
     port: int
@@ -63,7 +63,9 @@ class SmtpMail:
                 opened.append(smtp)
                 self._log_in(smtp)
                 use(smtp)
-                with suppress(smtplib.SMTPException, OSError):  # the server has the message
+                with suppress(
+                    smtplib.SMTPException, OSError
+                ):  # the server has accepted the message
                     smtp.quit()
 
         try:
@@ -119,7 +121,7 @@ def _message(sender: str, to: str, subject: str, text: str, delivery: str) -> Em
 
 @contextmanager
 def _domain_errors() -> Generator[None]:
-    """Texts of the server are never passed on, because some servers repeat the credentials."""
+    """Messages never quote the server, because some servers repeat the credentials."""
     try:
         yield
     except smtplib.SMTPAuthenticationError as error:

@@ -161,7 +161,7 @@ def test_a_confirmed_price_that_differs_has_an_unknown_outcome() -> None:
     for listed in (priced(1, "1.00", None), priced(1, "0.99", "9.00")):
         failure = write(saying(updated(listed)), asked).value["1"]
         assert (failure.retryable, failure.outcome_unknown) == (True, True)
-        assert failure.message == "The shop tells another price than the one that was written."
+        assert failure.message == "The shop shows another price than the one that was written."
 
 
 def test_user_errors_without_a_message_are_reported() -> None:
@@ -170,7 +170,7 @@ def test_user_errors_without_a_message_are_reported() -> None:
     ).value["1"]
     assert (refused.kind, refused.message) == (
         FailureKind.VALIDATION,
-        "The shop refuses the price: it says no reason.",
+        "The shop refuses the price: it gives no reason.",
     )
 
 

@@ -270,7 +270,7 @@ class FakeShop:
             else None
         )
         return (
-            classify_failure(THROTTLED, "The shop is busy: it holds us back for a while.", wait)
+            classify_failure(THROTTLED, "The shop is busy and delays further calls.", wait)
             if wait
             else None
         )
