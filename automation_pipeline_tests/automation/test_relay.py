@@ -34,7 +34,7 @@ from automation_pipeline_tests.automation.post import (
     relay,
 )
 from automation_pipeline_tests.automation.processes import client, relay_all
-from automation_pipeline_tests.clients.receiver import Receiver, receiver, says
+from automation_pipeline_tests.clients.receiver import Receiver, receiver, respond
 from automation_pipeline_tests.fakes.senders import (
     ACCEPTED,
     FakeMailSender,
@@ -482,7 +482,7 @@ def test_a_receiver_that_recovers_gets_its_message(
     database: Database, clock: Clock, hook: Receiver
 ) -> None:
     an_ended_run(database, clock, webhookUrl=hook.url)
-    hook.answer(says(503, "busy"), says(429), says(202, "late but here"))
+    hook.answer(respond(503, "busy"), respond(429), respond(202, "late but here"))
     relay(delivery_services(client(hook.url)), database)
     [row] = records(database)
     assert (row.status, row.attempts, row.status_code, row.response_body) == (

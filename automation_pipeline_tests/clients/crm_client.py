@@ -73,7 +73,7 @@ LIST = {"fiches": [SALE], "total": 1}
 SOLD_ON = date(2026, 2, 3)
 
 
-class Waits:
+class RecordedSleep:
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
@@ -94,7 +94,7 @@ class Crm:
         self.url, self.token = url, token
         self._transport = transport
         self._timeout_seconds = timeout_seconds
-        self.waits = Waits()
+        self.waits = RecordedSleep()
 
     def details(self, fiche_id: str = FICHE) -> CrmFiche:
         return asyncio.run(self._with_client(lambda client: client.details(fiche_id)))
@@ -115,7 +115,7 @@ class Crm:
             self.sales_list(day)
         return caught.value
 
-    async def _with_client(self, ask: Callable[[CrmClient], Any]) -> Any:
+    async def _with_client(self, act: Callable[[CrmClient], Any]) -> Any:
         backoff = Backoff(base_seconds=1, multiplier=2, cap_seconds=15)
         retrying = Retrying(attempts=3, backoff=backoff, random=Random(1), sleep=self.waits)
         client = CrmClient(
@@ -127,15 +127,15 @@ class Crm:
             transport=self._transport,
         )
         try:
-            return await ask(client)
+            return await act(client)
         finally:
             await client.aclose()
 
 
-def answering(answer: Answer) -> Crm:
+def crm_with_answer(answer: Answer) -> Crm:
     """The client on a mock transport with the given answer."""
     return Crm("http://crm.test", transport=httpx.MockTransport(answer))
 
 
-def saying(document: object) -> Crm:
-    return answering(lambda _: httpx.Response(200, content=json.dumps(document).encode()))
+def crm_with_document(document: object) -> Crm:
+    return crm_with_answer(lambda _: httpx.Response(200, content=json.dumps(document).encode()))

@@ -12,8 +12,10 @@ from automation_pipeline.clients.http import SlotTransport
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-Play = Callable[["ServerRecord", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bool]]
-Talk = Callable[["ServerRecord", httpx.AsyncClient], Coroutine[object, object, None]]
+ServerScript = Callable[
+    ["ServerRecord", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bool]
+]
+ClientScript = Callable[["ServerRecord", httpx.AsyncClient], Coroutine[object, object, None]]
 
 
 class ReceivedRequest(NamedTuple):
@@ -24,8 +26,8 @@ class ReceivedRequest(NamedTuple):
 
 @dataclass
 class ServerRecord:
-    """`connections`: total opened. `open_connections`: open now. `requests`: complete requests in
-    order. `incomplete`: bytes of an incomplete request."""
+    """`connections` counts all connections ever opened. `requests` has the complete requests, in
+    order, and `incomplete` the bytes of incomplete ones."""
 
     url: str = ""
     connections: int = 0
@@ -35,17 +37,19 @@ class ServerRecord:
 
 
 @asynccontextmanager
-async def serving(play: Play, host: str = "127.0.0.1") -> AsyncGenerator[ServerRecord]:
-    """Calls `play` per request until it returns False, then closes the connection."""
+async def serving(
+    server_script: ServerScript, host: str = "127.0.0.1"
+) -> AsyncGenerator[ServerRecord]:
+    """Calls `server_script` per request until it returns False, then closes the connection."""
     record = ServerRecord()
 
-    async def line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         record.connections, record.open_connections = (
             record.connections + 1,
             record.open_connections + 1,
         )
         try:
-            while await play(record, reader, writer):
+            while await server_script(record, reader, writer):
                 pass
         except asyncio.IncompleteReadError as error:
             record.incomplete += error.partial
@@ -55,7 +59,7 @@ async def serving(play: Play, host: str = "127.0.0.1") -> AsyncGenerator[ServerR
             record.open_connections -= 1
             writer.close()
 
-    server = await asyncio.start_server(line, host, 0)
+    server = await asyncio.start_server(handle, host, 0)
     record.url = (
         f"http://{f'[{host}]' if ':' in host else host}:{server.sockets[0].getsockname()[1]}/"
     )
@@ -65,32 +69,34 @@ async def serving(play: Play, host: str = "127.0.0.1") -> AsyncGenerator[ServerR
         server.close()
 
 
-def exchange(play: Play, talk: Talk, host: str = "127.0.0.1") -> None:
+def run_exchange(
+    server_script: ServerScript, client_script: ClientScript, host: str = "127.0.0.1"
+) -> None:
     async def go() -> None:
         async with (
             asyncio.timeout(60),
-            serving(play, host) as record,
+            serving(server_script, host) as record,
             httpx.AsyncClient(transport=SlotTransport(1), timeout=30) as http,
         ):
-            await talk(record, http)
+            await client_script(record, http)
 
     asyncio.run(go())
 
 
-def saying(answer: bytes, *, hangs_up: bool = False) -> Play:
-    async def play(
+def always_send(answer: bytes, *, closes: bool = False) -> ServerScript:
+    async def server_script(
         record: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         record.requests.append(await read_request(reader))
         writer.write(answer)
         await writer.drain()
-        return not hangs_up
+        return not closes
 
-    return play
+    return server_script
 
 
-def endlessly(beginning: bytes, again: bytes) -> Play:
-    async def play(
+def send_endlessly(beginning: bytes, again: bytes) -> ServerScript:
+    async def server_script(
         record: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         record.requests.append(await read_request(reader))
@@ -100,14 +106,12 @@ def endlessly(beginning: bytes, again: bytes) -> Play:
             await writer.drain()
         return False
 
-    return play
+    return server_script
 
 
 async def read_request(reader: asyncio.StreamReader) -> ReceivedRequest:
-    first, *connections = (await reader.readuntil(b"\r\n\r\n"))[:-4].split(b"\r\n")
-    headers = {
-        name.lower(): value for name, value in (line.split(b": ", 1) for line in connections)
-    }
+    first, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].split(b"\r\n")
+    headers = {name.lower(): value for name, value in (line.split(b": ", 1) for line in lines)}
     if headers.get(b"transfer-encoding") == b"chunked":
         return ReceivedRequest(first, headers, await unchunked(reader))
     return ReceivedRequest(

@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 Answer = Callable[[httpx.Request], httpx.Response]
 
 
-def using(client: Client, act: Callable[[Client], Awaitable[Result]]) -> Result:
+def with_client(client: Client, act: Callable[[Client], Awaitable[Result]]) -> Result:
     async def acted() -> Result:
         try:
             return await act(client)
@@ -21,12 +21,12 @@ def using(client: Client, act: Callable[[Client], Awaitable[Result]]) -> Result:
     return asyncio.run(acted())
 
 
-def saying(document: object, status: int = 200, **headers: str) -> Answer:
+def json_answer(document: object, status: int = 200, **headers: str) -> Answer:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda _: httpx.Response(status, json=document, headers=named)
 
 
-def raising(error: Exception) -> Answer:
+def failing_answer(error: Exception) -> Answer:
     def answer(_: httpx.Request) -> httpx.Response:
         raise error
 

@@ -20,7 +20,7 @@ Page = Callable[[BaseHTTPRequestHandler], None]
 
 @dataclass
 class Receiver:
-    """`pages` respond in turn. The last one repeats."""
+    """A web server whose `pages` answer the requests in turn. The last one repeats."""
 
     url: str
     pages: list[Page]
@@ -33,32 +33,32 @@ class Receiver:
         return self.pages.pop(0) if len(self.pages) > 1 else self.pages[0]
 
 
-def says(status: int, text: str = "", **headers: str) -> Page:
-    def page(exchange: BaseHTTPRequestHandler) -> None:
+def respond(status: int, text: str = "", **headers: str) -> Page:
+    def page(request: BaseHTTPRequestHandler) -> None:
         body = text.encode()
-        exchange.send_response(status)
+        request.send_response(status)
         for name, value in headers.items():
-            exchange.send_header(name.replace("_", "-"), value)
-        exchange.send_header("Content-Length", str(len(body)))
-        exchange.end_headers()
-        exchange.wfile.write(body)
+            request.send_header(name.replace("_", "-"), value)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
 
     return page
 
 
-def hangs_up(exchange: BaseHTTPRequestHandler) -> None:
-    exchange.close_connection = True
+def hang_up(request: BaseHTTPRequestHandler) -> None:
+    request.close_connection = True
 
 
-def never_ends(status: int, text: str) -> Page:
+def respond_without_end(status: int, text: str) -> Page:
     """Sends `text` and keeps the connection open until the client closes it."""
 
-    def page(exchange: BaseHTTPRequestHandler) -> None:
-        exchange.send_response(status)
-        exchange.end_headers()
-        exchange.wfile.write(text.encode())
-        exchange.rfile.read()
-        exchange.close_connection = True
+    def page(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(status)
+        request.end_headers()
+        request.wfile.write(text.encode())
+        request.rfile.read()
+        request.close_connection = True
 
     return page
 
@@ -81,7 +81,7 @@ def receiver(host: str = "127.0.0.1") -> Generator[Receiver]:
             return
 
     server = _Server((host, 0), Exchange)
-    running = Receiver(f"http://{host}:{server.server_port}", [says(200, "thanks")])
+    running = Receiver(f"http://{host}:{server.server_port}", [respond(200, "thanks")])
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -7,7 +7,7 @@ import httpx
 
 from automation_pipeline.clients.inpi import Account, InpiRegister
 from automation_pipeline.clients.registries import CommerceRegister, CompanySearch, Purpose
-from automation_pipeline_tests.clients.mock_answers import Answer, using
+from automation_pipeline_tests.clients.mock_answers import Answer, with_client
 from automation_pipeline_tests.fakes.registries import UnlimitedRate
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -42,7 +42,7 @@ def entreprise(answer: Any, **more: Any) -> CommerceRegister:
 
 
 def fetch(registry: Any, siren: str = SIREN, siret: str | None = None) -> Any:
-    return using(registry, lambda one: one.fetch(siren, siret))
+    return with_client(registry, lambda one: one.fetch(siren, siret))
 
 
 def logged_in(answer: Answer) -> Answer:

@@ -7,7 +7,7 @@ import httpx
 
 from automation_pipeline.clients.shop import ShopifyShop
 from automation_pipeline.pricing.models.shop import Price, PriceWrite
-from automation_pipeline_tests.clients.mock_answers import using
+from automation_pipeline_tests.clients.mock_answers import with_client
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 TOKEN = "shpat_s3cret0123"
@@ -31,15 +31,15 @@ def client(
 
 
 def page(answer: Any, after: str | None = None, **options: Any) -> Any:
-    return using(client(answer, **options), lambda shop: shop.page(after))
+    return with_client(client(answer, **options), lambda shop: shop.page(after))
 
 
 def prices(answer: Any, *ids: str, **options: Any) -> Any:
-    return using(client(answer, **options), lambda shop: shop.prices(ids or ("1",)))
+    return with_client(client(answer, **options), lambda shop: shop.prices(ids or ("1",)))
 
 
 def write(answer: Any, *writes: PriceWrite, **options: Any) -> Any:
-    return using(client(answer, **options), lambda shop: shop.write("7", writes or WRITES))
+    return with_client(client(answer, **options), lambda shop: shop.write("7", writes or WRITES))
 
 
 def node(number: int = 1, **changed: object) -> dict[str, Any]:

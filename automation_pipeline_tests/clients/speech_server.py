@@ -138,12 +138,12 @@ class SpeechServer:
         self.fetched: list[Fetched] = []
         self.uploads: list[Upload] = []
         self.closing = Event()
-        self.pages: dict[str, Page] = {AUDIO: answer(200, SOUND), SPEECH: saying(TRANSCRIPT)}
+        self.pages: dict[str, Page] = {AUDIO: answer(200, SOUND), SPEECH: json_page(TRANSCRIPT)}
 
     def transcript(
         self, url: str | None = None, before_call: BeforeCall = no_rate_limit, **options: Any
     ) -> Transcript:
-        async def asked() -> Transcript:
+        async def transcribe() -> Transcript:
             speech = self.client(**options)
             try:
                 return await speech.transcribe(
@@ -152,7 +152,7 @@ class SpeechServer:
             finally:
                 await speech.aclose()
 
-        return asyncio.run(asked())
+        return asyncio.run(transcribe())
 
     def error(self, url: str | None = None, **options: Any) -> AutomationError:
         with pytest.raises(AutomationError) as caught:
@@ -173,7 +173,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def running() -> Generator[SpeechServer]:
-    handler = type("StudioExchange", (Exchange,), {})
+    handler = type("SpeechExchange", (Exchange,), {})
     with _Server(("127.0.0.1", 0), handler) as server:
         handler.speech_server = speech_server = SpeechServer(
             f"http://127.0.0.1:{server.server_port}"
@@ -199,7 +199,7 @@ def answer(status: int, body: bytes = b"", **headers: str) -> Page:
     return page
 
 
-def saying(document: object, status: int = 200, **headers: str) -> Page:
+def json_page(document: object, status: int = 200, **headers: str) -> Page:
     return answer(status, json.dumps(document).encode(), **headers)
 
 
@@ -238,6 +238,6 @@ def trickle(exchange: Exchange) -> None:
         exchange.wfile.write(b"x")
 
 
-def silent(exchange: Exchange) -> None:
+def never_answer(exchange: Exchange) -> None:
     exchange.speech_server.closing.wait(30)
     exchange.close_connection = True

@@ -16,7 +16,7 @@ from automation_pipeline.clients.registries import (
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.clients.mock_answers import raising, saying, using
+from automation_pipeline_tests.clients.mock_answers import failing_answer, json_answer, with_client
 from automation_pipeline_tests.clients.registry_clients import (
     OTHER,
     SIREN,
@@ -43,7 +43,7 @@ def test_every_call_has_recipient_context_and_object() -> None:
 
 
 @every_case(
-    ("status", "codes", "code", "says"),
+    ("status", "codes", "code", "message"),
     [
         (422, ("00201",), "INTERNAL_ERROR", "API_ENTREPRISE_CONTEXT"),
         (422, ("00202",), "INTERNAL_ERROR", "API_ENTREPRISE_OBJECT"),
@@ -57,18 +57,18 @@ def test_every_call_has_recipient_context_and_object() -> None:
     ],
 )
 def test_an_error_response_names_the_setting_to_check(
-    status: int, codes: tuple[str, ...], code: str, says: str
+    status: int, codes: tuple[str, ...], code: str, message: str
 ) -> None:
-    error = fetch(entreprise(saying(complaint(*codes), status)))
+    error = fetch(entreprise(json_answer(complaint(*codes), status)))
     assert (error.error_code, error.http_status) == (code, status)
-    assert says in error.message
+    assert message in error.message
 
 
 @every_case(("headers", "wait"), [({}, 12.0), ({"Retry_After": "3"}, 3.0)])
 def test_the_retry_delay_is_read_from_the_error_or_the_header(
     headers: dict[str, str], wait: float
 ) -> None:
-    error = fetch(entreprise(saying(complaint("00429", retry_in=12), 429, **headers)))
+    error = fetch(entreprise(json_answer(complaint("00429", retry_in=12), 429, **headers)))
     assert (error.error_code, error.retry_after_seconds) == ("RATE_LIMIT", wait)
 
 
@@ -80,22 +80,22 @@ def test_the_check_requests_an_unknown_company_and_accepts_its_error(
         assert f"/{UNKNOWN_COMPANY}/" in request.url.path
         return httpx.Response(status, json=complaint(code))
 
-    using(entreprise(answer), lambda one: one.check())
+    with_client(entreprise(answer), lambda one: one.check())
 
 
 @every_case(
-    ("answer", "kind", "says"),
+    ("answer", "kind", "message"),
     [
-        (saying(complaint("00101"), 401), PermanentError, "API_ENTREPRISE_TOKEN"),
-        (saying(complaint("00301", "00203"), 422), PermanentError, "API_ENTREPRISE_RECIPIENT"),
-        (saying({"detail": "Not Found"}, 404), PermanentError, "status 404"),
-        (saying(complaint("02999"), 502), TransientError, "status 502"),
-        (raising(httpx.ReadTimeout("x")), TransientError, "did not answer"),
+        (json_answer(complaint("00101"), 401), PermanentError, "API_ENTREPRISE_TOKEN"),
+        (json_answer(complaint("00301", "00203"), 422), PermanentError, "API_ENTREPRISE_RECIPIENT"),
+        (json_answer({"detail": "Not Found"}, 404), PermanentError, "status 404"),
+        (json_answer(complaint("02999"), 502), TransientError, "status 502"),
+        (failing_answer(httpx.ReadTimeout("x")), TransientError, "did not answer"),
     ],
 )
-def test_a_failed_check_names_the_problem(answer: Any, kind: type[Exception], says: str) -> None:
-    with pytest.raises(kind, match=says) as caught:
-        using(entreprise(answer), lambda one: one.check())
+def test_a_failed_check_names_the_problem(answer: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        with_client(entreprise(answer), lambda one: one.check())
     assert TOKEN not in str(caught.value)
 
 

@@ -19,7 +19,7 @@ import pytest
 from automation_pipeline.clients import audio
 from automation_pipeline.clients.audio import AudioDownloader, AudioLimits, audio_guard, is_audio
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
-from automation_pipeline_tests.clients.keep_alive_server import answering
+from automation_pipeline_tests.clients.keep_alive_server import running_keep_alive_server
 from automation_pipeline_tests.clients.speech_server import (
     AUDIO,
     KEY,
@@ -30,9 +30,9 @@ from automation_pipeline_tests.clients.speech_server import (
     answer,
     cut_short,
     drop,
+    never_answer,
     redirect,
     running,
-    silent,
     streaming,
     trickle,
 )
@@ -83,7 +83,7 @@ def files_left_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("page", "error", "says"),
+    ("page", "error", "message"),
     [
         (answer(400), PermanentError, "Audio download failed status=400"),
         (answer(401), PermanentError, "Audio download failed status=401"),
@@ -135,16 +135,16 @@ def files_left_in(folder: Path) -> list[str]:
     ],
 )
 def test_each_download_failure_has_its_error_type_and_message(
-    speech_server: SpeechServer, page: Page, error: type[AutomationError], says: str
+    speech_server: SpeechServer, page: Page, error: type[AutomationError], message: str
 ) -> None:
     speech_server.pages[AUDIO] = page
-    met = speech_server.error(audio_limits=SMALL_LIMITS)
-    assert (type(met), str(met)) == (error, says)
+    raised = speech_server.error(audio_limits=SMALL_LIMITS)
+    assert (type(raised), str(raised)) == (error, message)
     assert speech_server.uploads == []
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "message"),
     [
         ("", "only http and https addresses are taken."),
         ("/rec/1.mp3", "only http and https addresses are taken."),
@@ -160,10 +160,10 @@ def test_each_download_failure_has_its_error_type_and_message(
     ],
 )
 def test_an_invalid_recording_url_is_refused(
-    speech_server: SpeechServer, url: str, says: str
+    speech_server: SpeechServer, url: str, message: str
 ) -> None:
-    met = speech_server.error(url)
-    assert (type(met), str(met)) == (PermanentError, f"Audio download failed: {says}")
+    raised = speech_server.error(url)
+    assert (type(raised), str(raised)) == (PermanentError, f"Audio download failed: {message}")
     assert speech_server.fetched == []
 
 
@@ -171,9 +171,9 @@ def test_an_invalid_recording_url_is_refused(
 def test_an_unreachable_audio_host_is_a_transient_error(
     speech_server: SpeechServer, host: str
 ) -> None:
-    met = speech_server.error(f"http://{host}/1.mp3", audio_origins=[f"http://{host}"])
-    assert type(met) is TransientError
-    assert str(met) == "Audio download failed: its host could not be reached (ConnectError)."
+    raised = speech_server.error(f"http://{host}/1.mp3", audio_origins=[f"http://{host}"])
+    assert type(raised) is TransientError
+    assert str(raised) == "Audio download failed: its host could not be reached (ConnectError)."
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -184,15 +184,15 @@ def test_the_retry_after_of_the_audio_host_is_kept(
     speech_server: SpeechServer, status: int, header: str, wait: float | None
 ) -> None:
     speech_server.pages[AUDIO] = answer(status, Retry_After=header)
-    met = speech_server.error()
-    assert isinstance(met, TransientError)
-    assert met.retry_after_seconds == wait
+    raised = speech_server.error()
+    assert isinstance(raised, TransientError)
+    assert raised.retry_after_seconds == wait
 
 
 @pytest.mark.parametrize(
-    ("page", "limits", "says"),
+    ("page", "limits", "message"),
     [
-        (silent, AudioLimits(read_seconds=0.1), "its host did not answer in time."),
+        (never_answer, AudioLimits(read_seconds=0.1), "its host did not answer in time."),
         # Each read is fast, but the download never ends.
         (
             trickle,
@@ -202,22 +202,22 @@ def test_the_retry_after_of_the_audio_host_is_kept(
     ],
 )
 def test_a_slow_audio_host_times_out_with_a_transient_error(
-    speech_server: SpeechServer, page: Page, limits: AudioLimits, says: str
+    speech_server: SpeechServer, page: Page, limits: AudioLimits, message: str
 ) -> None:
     speech_server.pages[AUDIO] = page
     began = perf_counter()
-    met = speech_server.error(audio_limits=limits)
+    raised = speech_server.error(audio_limits=limits)
     assert perf_counter() - began < 20
-    assert (type(met), str(met)) == (TransientError, f"Audio download failed: {says}")
+    assert (type(raised), str(raised)) == (TransientError, f"Audio download failed: {message}")
 
 
 def test_a_full_disk_is_a_transient_error(
     speech_server: SpeechServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audio, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "r+"))
-    met = speech_server.error()
-    assert type(met) is TransientError
-    assert str(met) == "Audio download failed: it could not be kept (No space left on device)."
+    raised = speech_server.error()
+    assert type(raised) is TransientError
+    assert str(raised) == "Audio download failed: it could not be kept (No space left on device)."
 
 
 def test_a_short_write_is_continued(
@@ -265,8 +265,8 @@ def test_the_body_of_a_redirect_is_not_read(speech_server: SpeechServer) -> None
 
 
 def test_a_name_without_dns_records_is_a_transient_error(speech_server: SpeechServer) -> None:
-    met = speech_server.error("http://nowhere.invalid/1.mp3", audio_origins=[])
-    assert (type(met), str(met)) == (
+    raised = speech_server.error("http://nowhere.invalid/1.mp3", audio_origins=[])
+    assert (type(raised), str(raised)) == (
         TransientError,
         "Audio download failed: its host could not be found.",
     )
@@ -286,17 +286,17 @@ def test_a_name_without_dns_records_is_a_transient_error(speech_server: SpeechSe
 def test_a_forbidden_address_is_a_permanent_error_with_a_hint(
     speech_server: SpeechServer, url: str, why: str
 ) -> None:
-    met = speech_server.error(url, audio_origins=[])
-    assert type(met) is PermanentError
-    assert str(met) == f"Audio download failed: {why} (see TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS)."
+    raised = speech_server.error(url, audio_origins=[])
+    assert type(raised) is PermanentError
+    assert str(raised) == f"Audio download failed: {why} (see TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS)."
 
 
 def test_only_listed_origins_are_called_and_followed(speech_server: SpeechServer) -> None:
     with running() as elsewhere:
         speech_server.pages[AUDIO] = redirect(elsewhere.audio_url)
-        met = speech_server.error()
-        assert type(met) is PermanentError
-        assert str(met) == (
+        raised = speech_server.error()
+        assert type(raised) is PermanentError
+        assert str(raised) == (
             "Audio download failed: recording_url origin not allowed "
             f"(set TRANSCRIPTION_AUDIO_ALLOWED_ORIGINS). Got {elsewhere.url}."
         )
@@ -307,15 +307,15 @@ def test_only_listed_origins_are_called_and_followed(speech_server: SpeechServer
 
 def test_recordings_from_one_host_share_a_connection() -> None:
     async def go() -> None:
-        async with answering() as board:
+        async with running_keep_alive_server() as server:
             downloader = AudioDownloader(
-                now=lambda: NOW, guard=audio_guard([board.url]), connections=5
+                now=lambda: NOW, guard=audio_guard([server.url]), connections=5
             )
             for path in ("/rec/1.mp3", "/rec/2.mp3"):
-                async with downloader.recording(board.url + path) as file:
+                async with downloader.recording(server.url + path) as file:
                     assert os.fstat(file.fileno()).st_size == 2
             await downloader.aclose()
-            assert (board.asked, board.lines) == (["/rec/1.mp3", "/rec/2.mp3"], 1)
+            assert (server.targets, server.connections) == (["/rec/1.mp3", "/rec/2.mp3"], 1)
 
     asyncio.run(go())
 
@@ -342,11 +342,11 @@ def test_no_error_contains_any_part_of_the_recording_url(
 ) -> None:
     speech_server.pages[AUDIO] = page
     url = speech_server.audio_url.replace("http://", "http://anna:s3cret@") + "?signature=s3cret"
-    met = speech_server.error(url, audio_limits=SMALL_LIMITS)
-    assert met.__cause__ is None
-    assert met.__suppress_context__ or met.__context__ is None
+    raised = speech_server.error(url, audio_limits=SMALL_LIMITS)
+    assert raised.__cause__ is None
+    assert raised.__suppress_context__ or raised.__context__ is None
     for piece in ("s3cret", "anna", "signature", "127.0.0.1", "1.mp3"):
-        assert piece not in str(met)
+        assert piece not in str(raised)
 
 
 @pytest.mark.parametrize("page", [answer(200, SOUND), answer(404), cut_short, drop, streaming(16)])

@@ -24,11 +24,11 @@ class ScriptedApi:
     """A transport that returns the answers in turn and stores the requests. The last answer repeats."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
-        self.asked: list[httpx.Request] = []
+        self.requests: list[httpx.Request] = []
         self._answers = list(answers)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(request)
+        self.requests.append(request)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -101,7 +101,7 @@ def test_a_response_from_another_service_is_an_upstream_error(answer: httpx.Resp
         UpstreamError, match=r"^What answers at https://api\.example\.test:8443 is not our API"
     ):
         scripted.api.call("GET", "/x")
-    assert [request.url.host for request in scripted.asked] == ["api.example.test"]
+    assert [request.url.host for request in scripted.requests] == ["api.example.test"]
 
 
 @every_case(
@@ -112,7 +112,7 @@ def test_a_post_with_a_lost_response_is_retried_once_with_the_same_idempotency_k
 ) -> None:
     scripted = ScriptedApi(lost, httpx.Response(201, json=DONE))
     assert scripted.api.call("POST", "/x", body={"a": 1}) == DONE
-    first, second = scripted.asked
+    first, second = scripted.requests
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
     assert first.content == second.content == b'{"a":1}'
 
@@ -126,7 +126,7 @@ def test_each_request_has_its_own_idempotency_key() -> None:
     api = scripted.api
     api.call("POST", "/x")
     api.call("POST", "/x")
-    assert len({request.headers["Idempotency-Key"] for request in scripted.asked}) == 2
+    assert len({request.headers["Idempotency-Key"] for request in scripted.requests}) == 2
 
 
 @every_case("ask", [
@@ -138,20 +138,22 @@ def test_a_request_that_is_unsafe_to_repeat_is_sent_once(ask: object) -> None:
     scripted = ScriptedApi(httpx.ReadError("reset"))
     with pytest.raises(TransientError, match="could not be reached"):
         ask(scripted.api)  # type: ignore[operator]
-    assert [request.headers.get("Idempotency-Key") for request in scripted.asked] == [None]
+    assert [request.headers.get("Idempotency-Key") for request in scripted.requests] == [None]
 
 
 @every_case(
-    ("trouble", "says"),
+    ("failure", "message"),
     [
         (httpx.ConnectError("no route"), "could not be reached"),
         (httpx.ConnectTimeout("slow"), "did not answer in time"),
     ],
 )
-def test_a_connection_error_names_the_origin_without_secrets(trouble: Exception, says: str) -> None:
+def test_a_connection_error_names_the_origin_without_secrets(
+    failure: Exception, message: str
+) -> None:
     with pytest.raises(TransientError) as error:
-        ScriptedApi(trouble).api.call("GET", "/x", query={"q": "private"})
-    assert str(error.value).startswith(f"The API at https://api.example.test:8443 {says}")
+        ScriptedApi(failure).api.call("GET", "/x", query={"q": "private"})
+    assert str(error.value).startswith(f"The API at https://api.example.test:8443 {message}")
     assert not {"s3cret", "private", "deep"} & set(str(error.value).replace("-", " ").split())
 
 
@@ -161,7 +163,7 @@ def test_a_request_has_encoded_query_token_and_request_id() -> None:
         scripted.api.call(
             "GET", "/api/x", query={"status": ["a", "b"], "all": True, "none": None, "limit": 5}
         )
-    [request] = scripted.asked
+    [request] = scripted.requests
     assert (
         str(request.url)
         == "https://api.example.test:8443/deep/api/x?status=a&status=b&all=true&limit=5"

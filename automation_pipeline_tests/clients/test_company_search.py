@@ -11,7 +11,7 @@ from automation_pipeline.clients.registries import SEARCH_PROBE_SIREN, search_re
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceRecord
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.clients.mock_answers import raising, saying, using
+from automation_pipeline_tests.clients.mock_answers import failing_answer, json_answer, with_client
 from automation_pipeline_tests.clients.registry_clients import (
     OTHER,
     SIREN,
@@ -50,15 +50,15 @@ def test_one_call_requests_only_the_sections_that_are_read(
 def test_an_establishment_is_looked_up_by_siret_and_a_closed_one_adds_a_warning() -> None:
     other = f"{SIREN}00018"
     closed = {"siret": other, "etat_administratif": "F", "date_fermeture": "2020-06-30"}
-    record = fetch(search(saying(found(unit(matching_etablissements=[closed])))), siret=other)
+    record = fetch(search(json_answer(found(unit(matching_etablissements=[closed])))), siret=other)
     assert record.warnings == (f"The establishment {other} is closed since 2020-06-30.",)
-    error = fetch(search(saying(found(unit()))), siret=other)
+    error = fetch(search(json_answer(found(unit()))), siret=other)
     assert (error.error_code, error.http_status) == ("NOT_FOUND", 200)
 
 
 @every_case("units", [[], [unit(OTHER)]])
 def test_an_empty_result_or_another_company_is_not_found(units: list[Any]) -> None:
-    error = fetch(search(saying(found(*units))))
+    error = fetch(search(json_answer(found(*units))))
     assert (error.error_code, error.http_status, error.retryable) == ("NOT_FOUND", 200, False)
 
 
@@ -68,21 +68,21 @@ def test_the_check_accepts_any_well_formed_response(document: object) -> None:
         assert request.url.params["q"] == SEARCH_PROBE_SIREN
         return httpx.Response(200, json=document)
 
-    using(search(answer), lambda one: one.check())
+    with_client(search(answer), lambda one: one.check())
 
 
 @every_case(
     ("answer", "kind"),
     [
-        (saying({}, 404), PermanentError),
-        (saying({}, 503), TransientError),
-        (saying([]), PermanentError),
-        (raising(httpx.ConnectError("x")), TransientError),
+        (json_answer({}, 404), PermanentError),
+        (json_answer({}, 503), TransientError),
+        (json_answer([]), PermanentError),
+        (failing_answer(httpx.ConnectError("x")), TransientError),
     ],
 )
 def test_a_failed_check_names_the_problem(answer: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="Recherche d'entreprises"):
-        using(search(answer), lambda one: one.check())
+        with_client(search(answer), lambda one: one.check())
 
 
 MASK = "[NON-DIFFUSIBLE]"

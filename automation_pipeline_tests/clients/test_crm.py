@@ -11,7 +11,14 @@ from automation_pipeline.core.errors import (
     TransientError,
 )
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.clients.crm_client import FICHE, GOOD, SOLD, Crm, answering, saying
+from automation_pipeline_tests.clients.crm_client import (
+    FICHE,
+    GOOD,
+    SOLD,
+    Crm,
+    crm_with_answer,
+    crm_with_document,
+)
 from automation_pipeline_tests.simulator_control import TOKEN, add_faults, call_count
 from automation_pipeline_tests.waiting import wait_until
 
@@ -79,15 +86,15 @@ def test_every_accepted_form_of_url_and_token_reaches_the_crm(
     ],
 )
 def test_a_fiche_id_is_escaped_as_one_path_segment(fiche_id: str, path: bytes) -> None:
-    asked: list[bytes] = []
+    requested: list[bytes] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url.raw_path)
+        requested.append(request.url.raw_path)
         return httpx.Response(404)
 
-    answering(answer).error(fiche_id)
+    crm_with_answer(answer).error(fiche_id)
     wanted = b"?include_recordings=true&include_transcriptions=false"
-    assert asked == [b"/api/fiches/by-id/" + path + wanted]
+    assert requested == [b"/api/fiches/by-id/" + path + wanted]
 
 
 def test_an_overlong_fiche_id_is_refused_without_a_call(gateway: Crm) -> None:
@@ -117,7 +124,7 @@ def test_details_contain_the_data_of_the_fiche(gateway: Crm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "error", "asked", "says"),
+    ("rule", "error", "attempts", "message"),
     [
         ({"status": 401}, PermanentError, 1, "refused our token for fiche {} (status 401)"),
         ({"status": 403}, PermanentError, 1, "refused our token for fiche {} (status 403)"),
@@ -161,14 +168,14 @@ def test_details_contain_the_data_of_the_fiche(gateway: Crm) -> None:
     ],
 )
 def test_each_crm_response_has_its_error_message_and_number_of_attempts(
-    gateway: Crm, rule: dict[str, object], error: type[AutomationError], asked: int, says: str
+    gateway: Crm, rule: dict[str, object], error: type[AutomationError], attempts: int, message: str
 ) -> None:
     add_fault(gateway, **rule)
-    met = gateway.error()
-    assert type(met) is error
-    assert says.format(FICHE) in str(met)
-    assert call_count(gateway.url, FICHE) == asked
-    assert len(gateway.waits.seconds) == asked - 1
+    raised = gateway.error()
+    assert type(raised) is error
+    assert message.format(FICHE) in str(raised)
+    assert call_count(gateway.url, FICHE) == attempts
+    assert len(gateway.waits.seconds) == attempts - 1
 
 
 @pytest.mark.parametrize(
@@ -185,20 +192,20 @@ def test_a_temporary_failure_is_retried_until_it_succeeds(
 def test_a_hanging_call_times_out_with_a_transient_error(simulator_url: str) -> None:
     gateway = Crm(simulator_url, timeout_seconds=0.1)
     add_fault(gateway, hang=True)
-    met = gateway.error()
-    assert isinstance(met, TransientError)
-    assert "did not answer in time" in str(met)
+    raised = gateway.error()
+    assert isinstance(raised, TransientError)
+    assert "did not answer in time" in str(raised)
     wait_until(lambda: call_count(gateway.url, FICHE) == 3)
 
 
 def test_a_refused_connection_is_a_transient_error() -> None:
-    met = Crm("http://127.0.0.1:9").error()
-    assert isinstance(met, TransientError)
-    assert "could not be reached for fiche" in str(met)
+    raised = Crm("http://127.0.0.1:9").error()
+    assert isinstance(raised, TransientError)
+    assert "could not be reached for fiche" in str(raised)
 
 
 @pytest.mark.parametrize(
-    ("asked", "waited"),
+    ("retry_after", "waited"),
     [
         (7, 7),
         (2.5, 2.5),
@@ -209,18 +216,18 @@ def test_a_refused_connection_is_a_transient_error() -> None:
     ],
 )
 def test_the_retry_after_of_the_crm_is_kept(
-    gateway: Crm, asked: str | float, waited: float
+    gateway: Crm, retry_after: str | float, waited: float
 ) -> None:
-    add_fault(gateway, first=1, status=429, retry_after=asked)
+    add_fault(gateway, first=1, status=429, retry_after=retry_after)
     gateway.details()
     assert gateway.waits.seconds == [waited]
 
 
 def test_a_retry_after_beyond_the_limit_is_reported_without_waiting(gateway: Crm) -> None:
     add_fault(gateway, status=429, retry_after=3600)
-    met = gateway.error()
-    assert isinstance(met, TransientError)
-    assert met.retry_after_seconds == 3600
+    raised = gateway.error()
+    assert isinstance(raised, TransientError)
+    assert raised.retry_after_seconds == 3600
     assert (call_count(gateway.url, FICHE), gateway.waits.seconds) == (1, [])
 
 
@@ -230,9 +237,9 @@ def test_a_fiche_id_containing_404_is_not_mistaken_for_not_found(gateway: Crm) -
 
 
 def test_a_response_for_another_fiche_is_a_permanent_error() -> None:
-    met = saying(GOOD).error("1")
-    assert type(met) is PermanentError
-    assert str(met) == f"The CRM answered with fiche {FICHE} for fiche 1."
+    raised = crm_with_document(GOOD).error("1")
+    assert type(raised) is PermanentError
+    assert str(raised) == f"The CRM answered with fiche {FICHE} for fiche 1."
 
 
 @pytest.mark.parametrize(
@@ -253,11 +260,11 @@ def test_no_error_contains_the_token_or_the_url(
 ) -> None:
     gateway = Crm(simulator_url, timeout_seconds=0.1)
     add_fault(gateway, **rule)
-    met = gateway.error()
-    shown = f"{met!s} {met!r} {met.__cause__!r}"
+    raised = gateway.error()
+    shown = f"{raised!s} {raised!r} {raised.__cause__!r}"
     for secret in (TOKEN, "include_recordings", gateway.url, "Authorization"):
         assert secret not in shown
-    assert met.__suppress_context__ or met.__context__ is None
+    assert raised.__suppress_context__ or raised.__context__ is None
 
 
 def test_the_check_needs_a_valid_token_and_no_fiche(gateway: Crm) -> None:

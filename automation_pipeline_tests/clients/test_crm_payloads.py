@@ -20,13 +20,13 @@ from automation_pipeline_tests.clients.crm_client import (
     SALE,
     SOLD_ON,
     URL,
-    answering,
-    saying,
+    crm_with_answer,
+    crm_with_document,
 )
 
 
 @every_case(
-    ("unlike", "where"),
+    ("changed", "where"),
     [
         ({"message": None}, "message"),
         ({"information": {**INFORMATION, "groupe": 7}}, "information.groupe"),
@@ -61,27 +61,29 @@ from automation_pipeline_tests.clients.crm_client import (
         ),
     ],
 )
-def test_an_invalid_value_is_reported_with_its_path(unlike: dict[str, object], where: str) -> None:
-    met = saying(GOOD | unlike).error()
-    assert type(met) is PermanentError
-    assert str(met) == f"The CRM's answer for fiche {FICHE} has an unexpected value at {where}."
+def test_an_invalid_value_is_reported_with_its_path(changed: dict[str, object], where: str) -> None:
+    raised = crm_with_document(GOOD | changed).error()
+    assert type(raised) is PermanentError
+    assert str(raised) == f"The CRM's answer for fiche {FICHE} has an unexpected value at {where}."
 
 
 def test_fractional_durations_are_rounded() -> None:
-    gateway = saying(GOOD | {"recordings": [{**RECORDING, "duration_seconds": 741.6}]})
+    gateway = crm_with_document(GOOD | {"recordings": [{**RECORDING, "duration_seconds": 741.6}]})
     assert gateway.details().recordings[0].duration_seconds == 742
 
 
 @every_case("array", [name for name, result in GOOD.items() if isinstance(result, list)])
 def test_a_missing_array_is_a_permanent_error(array: str) -> None:
-    met = saying({name: result for name, result in GOOD.items() if name != array}).error()
-    assert type(met) is PermanentError
-    assert str(met).endswith(f"unexpected value at {array}.")
+    raised = crm_with_document(
+        {name: result for name, result in GOOD.items() if name != array}
+    ).error()
+    assert type(raised) is PermanentError
+    assert str(raised).endswith(f"unexpected value at {array}.")
 
 
 def test_the_start_time_is_parsed_day_first_in_paris_time() -> None:
     [call] = (
-        saying(GOOD | {"recordings": [{**RECORDING, "start_time": "03/02/2026 10:14"}]})
+        crm_with_document(GOOD | {"recordings": [{**RECORDING, "start_time": "03/02/2026 10:14"}]})
         .details()
         .recordings
     )
@@ -101,7 +103,7 @@ def test_the_recording_uuid_is_read_from_the_url(
     expected: str | None, url: str, uuid: str | None
 ) -> None:
     [call] = (
-        saying(GOOD | {"recordings": [{**RECORDING, "recording_url": expected}]})
+        crm_with_document(GOOD | {"recordings": [{**RECORDING, "recording_url": expected}]})
         .details()
         .recordings
     )
@@ -110,7 +112,7 @@ def test_the_recording_uuid_is_read_from_the_url(
 
 def test_unknown_fields_are_kept() -> None:
     information = {**INFORMATION, "nouveau": 1}
-    details = saying(
+    details = crm_with_document(
         GOOD | {"mail_devis": None, "avis": {"note": [5]}, "information": information}
     ).details()
     assert details.rest == {
@@ -118,7 +120,7 @@ def test_unknown_fields_are_kept() -> None:
         "avis": {"note": [5]},
         "information": {"nouveau": 1},
     }
-    assert saying(GOOD).details().rest == {}
+    assert crm_with_document(GOOD).details().rest == {}
 
 
 @every_case(
@@ -132,9 +134,9 @@ def test_unknown_fields_are_kept() -> None:
     ],
 )
 def test_a_refusal_is_recognised_regardless_of_its_other_fields(document: object) -> None:
-    for met in (saying(document).error(), saying(document).list_error()):
-        assert type(met) is PermanentError
-        assert str(met).endswith(": Fiche verrouillée")
+    for raised in (crm_with_document(document).error(), crm_with_document(document).list_error()):
+        assert type(raised) is PermanentError
+        assert str(raised).endswith(": Fiche verrouillée")
 
 
 @every_case(
@@ -184,7 +186,7 @@ def mutated_at_any_depth(good: Any) -> st.SearchStrategy[Any]:
 @example(GOOD | {"unknown": [float("nan"), float("inf"), "\0"]})
 @example(GOOD | {"information": {**INFORMATION, "nombre_acces": 10**400}})
 def test_any_json_document_parses_as_details_or_raises_a_domain_error(document: object) -> None:
-    check_that_it_is_understood(json.dumps(document).encode())
+    check_details_response(json.dumps(document).encode())
 
 
 @settings(max_examples=200, deadline=None)
@@ -194,7 +196,7 @@ def test_any_json_document_parses_as_details_or_raises_a_domain_error(document: 
 def test_any_json_document_parses_as_a_sales_list_or_raises_a_domain_error(
     document: object,
 ) -> None:
-    check_that_the_list_is_understood(json.dumps(document).encode())
+    check_sales_list_response(json.dumps(document).encode())
 
 
 @settings(max_examples=100, deadline=None)
@@ -202,30 +204,30 @@ def test_any_json_document_parses_as_a_sales_list_or_raises_a_domain_error(
 @example(b"[" * 100_000)
 @example(b"\xff\xfe")
 def test_any_bytes_parse_or_raise_a_domain_error(body: bytes) -> None:
-    check_that_it_is_understood(body)
-    check_that_the_list_is_understood(body)
+    check_details_response(body)
+    check_sales_list_response(body)
 
 
-def check_that_it_is_understood(body: bytes) -> None:
+def check_details_response(body: bytes) -> None:
     try:
-        details = answering(lambda _: httpx.Response(200, content=body)).details()
+        details = crm_with_answer(lambda _: httpx.Response(200, content=body)).details()
     except (PermanentError, TransientError) as error:
-        complaint = str(error)
+        message = str(error)
     else:
         assert details.fiche_id == FICHE
         json.dumps(details.rest, allow_nan=False)
         return
-    assert complaint.startswith("The CRM")
+    assert message.startswith("The CRM")
 
 
-def check_that_the_list_is_understood(body: bytes) -> None:
+def check_sales_list_response(body: bytes) -> None:
     try:
-        sales = answering(lambda _: httpx.Response(200, content=body)).sales_list()
+        sales = crm_with_answer(lambda _: httpx.Response(200, content=body)).sales_list()
     except (PermanentError, TransientError) as error:
-        complaint = str(error)
+        message = str(error)
     else:
         assert sales.day == SOLD_ON
         assert all(isinstance(fiche.fiche_id, str) and fiche.fiche_id for fiche in sales.fiches)
         assert sales.fiches or json.loads(body)["fiches"] == []
         return
-    assert complaint.startswith("The CRM")
+    assert message.startswith("The CRM")

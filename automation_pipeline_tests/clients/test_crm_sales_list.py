@@ -18,8 +18,8 @@ from automation_pipeline_tests.clients.crm_client import (
     SALE,
     SOLD_ON,
     Crm,
-    answering,
-    saying,
+    crm_with_answer,
+    crm_with_document,
 )
 from automation_pipeline_tests.simulator_control import add_faults, call_count
 from automation_pipeline_tests.waiting import wait_until
@@ -37,15 +37,15 @@ def add_fault(gateway: Crm, **rule: object) -> None:
 
 
 def test_the_sales_list_requests_one_day_with_recordings() -> None:
-    asked: list[httpx.URL] = []
+    requested: list[httpx.URL] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url)
+        requested.append(request.url)
         return httpx.Response(200, json=LIST)
 
-    answering(answer).sales_list()
-    assert [url.path for url in asked] == ["/api/fiches/sales-with-calls"]
-    assert dict(asked[0].params) == {
+    crm_with_answer(answer).sales_list()
+    assert [url.path for url in requested] == ["/api/fiches/sales-with-calls"]
+    assert dict(requested[0].params) == {
         "start_date": "2026-02-03",
         "end_date": "2026-02-03",
         "status_id": "53",
@@ -81,7 +81,7 @@ def test_recordings_in_the_list_equal_those_in_the_details(gateway: Crm) -> None
 
 
 def test_a_day_without_sales_is_an_empty_list() -> None:
-    sales = saying({"fiches": [], "total": 0}).sales_list()
+    sales = crm_with_document({"fiches": [], "total": 0}).sales_list()
     assert (sales.listed, sales.fiches) == (0, ())
 
 
@@ -101,7 +101,8 @@ def test_the_fiche_id_is_the_first_id_field_present(
 ) -> None:
     sale = {name: result for name, result in SALE.items() if name != "id"}
     assert [
-        f.fiche_id for f in saying({"fiches": [sale | names], "total": 1}).sales_list().fiches
+        f.fiche_id
+        for f in crm_with_document({"fiches": [sale | names], "total": 1}).sales_list().fiches
     ] == [fiche_id]
 
 
@@ -117,27 +118,32 @@ def test_the_fiche_id_is_the_first_id_field_present(
 )
 def test_dates_may_be_blank(expected: str | None, instant: datetime | None) -> None:
     sale = SALE | {"date_insertion": expected, "date_modification": expected}
-    [fiche] = saying({"fiches": [sale], "total": 1}).sales_list().fiches
+    [fiche] = crm_with_document({"fiches": [sale], "total": 1}).sales_list().fiches
     assert (fiche.inserted_at, fiche.modified_at) == (instant, instant)
 
 
 def test_a_duplicate_fiche_is_counted_and_its_first_entry_is_kept() -> None:
     twice = [SALE, SALE | {"id": "2"}, SALE | {"nom": "AUTRE"}]
-    sales = saying({"fiches": twice, "total": 3}).sales_list()
+    sales = crm_with_document({"fiches": twice, "total": 3}).sales_list()
     assert (sales.listed, sales.duplicates) == (3, 1)
     assert [fiche.nom for fiche in sales.fiches] == ["MARTEL", "MARTEL"]
 
 
 @every_case("total", [0, 1])
 def test_more_fiches_than_the_announced_total_are_accepted(total: int) -> None:
-    assert saying({"fiches": [SALE, SALE | {"id": "2"}], "total": total}).sales_list().listed == 2
+    assert (
+        crm_with_document({"fiches": [SALE, SALE | {"id": "2"}], "total": total})
+        .sales_list()
+        .listed
+        == 2
+    )
 
 
 def test_fewer_fiches_than_the_announced_total_are_a_transient_error() -> None:
-    gateway = saying(LIST | {"total": 3})
-    met = gateway.list_error()
-    assert type(met) is TransientError
-    assert str(met) == "The CRM left 2 fiches out of the sales list of 2026-02-03."
+    gateway = crm_with_document(LIST | {"total": 3})
+    raised = gateway.list_error()
+    assert type(raised) is TransientError
+    assert str(raised) == "The CRM left 2 fiches out of the sales list of 2026-02-03."
     assert gateway.waits.seconds == [1, 2]
 
 
@@ -186,16 +192,16 @@ def without(document: dict[str, object], name: str) -> dict[str, object]:
     ],
 )
 def test_a_malformed_list_is_an_error_and_never_an_empty_day(document: object, where: str) -> None:
-    met = saying(document).list_error()
-    assert type(met) is PermanentError
+    raised = crm_with_document(document).list_error()
+    assert type(raised) is PermanentError
     assert (
-        str(met)
+        str(raised)
         == f"The CRM's answer for the sales list of 2026-02-03 has an unexpected value at {where}."
     )
 
 
 @pytest.mark.parametrize(
-    ("rule", "error", "asked"),
+    ("rule", "error", "attempts"),
     [
         ({"status": 401}, PermanentError, 1),
         ({"status": 404}, PermanentError, 1),
@@ -213,15 +219,15 @@ def test_a_malformed_list_is_an_error_and_never_an_empty_day(document: object, w
     ],
 )
 def test_each_sales_list_response_has_its_error_and_number_of_attempts(
-    simulator_url: str, rule: dict[str, object], error: type[AutomationError], asked: int
+    simulator_url: str, rule: dict[str, object], error: type[AutomationError], attempts: int
 ) -> None:
     gateway = Crm(simulator_url, timeout_seconds=0.2 if "hang" in rule else 30)
     add_fault(gateway, **rule)
-    met = gateway.list_error()
-    assert type(met) is error
-    assert not isinstance(met, NotFoundError)
-    assert "the sales list of 2026-02-03" in str(met)
-    wait_until(lambda: call_count(gateway.url, ITEM, "crm.sales_list") == asked)
+    raised = gateway.list_error()
+    assert type(raised) is error
+    assert not isinstance(raised, NotFoundError)
+    assert "the sales list of 2026-02-03" in str(raised)
+    wait_until(lambda: call_count(gateway.url, ITEM, "crm.sales_list") == attempts)
 
 
 def test_a_temporary_failure_is_retried_until_it_succeeds(gateway: Crm) -> None:

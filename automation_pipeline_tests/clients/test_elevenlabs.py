@@ -32,9 +32,9 @@ from automation_pipeline_tests.clients.speech_server import (
     answer,
     cut_short,
     drop,
+    json_page,
+    never_answer,
     running,
-    saying,
-    silent,
     trickle,
 )
 
@@ -113,21 +113,21 @@ def test_the_response_becomes_a_transcript_without_spacing_entries(
 
 
 @pytest.mark.parametrize(
-    ("page", "error", "says"),
+    ("page", "error", "message"),
     [
         (
-            saying({"detail": {"status": "invalid_api_key", "message": "Invalid API key"}}, 401),
+            json_page({"detail": {"status": "invalid_api_key", "message": "Invalid API key"}}, 401),
             ProviderAccessError,
             f"{FAILED} status=401 code=invalid_api_key provider_message=Invalid API key (check ELEVENLABS_API_KEY)",
         ),
         (answer(403), ProviderAccessError, f"{FAILED} status=403 (check ELEVENLABS_API_KEY)"),
         (
-            saying({"detail": "Too many requests"}, 429),
+            json_page({"detail": "Too many requests"}, 429),
             TransientError,
             f"{FAILED} status=429 provider_message=Too many requests",
         ),
         (
-            saying(
+            json_page(
                 {"detail": {"code": "system_busy", "status": "busy", "message": "Try later"}}, 429
             ),
             TransientError,
@@ -135,20 +135,20 @@ def test_the_response_becomes_a_transcript_without_spacing_entries(
         ),
         (answer(408), TransientError, f"{FAILED} status=408"),
         (
-            saying({"error": "down"}, 500),
+            json_page({"error": "down"}, 500),
             TransientError,
             f"{FAILED} status=500 provider_message=down",
         ),
         (answer(502, b"<html>Bad gateway</html>"), TransientError, f"{FAILED} status=502"),
-        (saying("down", 503), TransientError, f"{FAILED} status=503"),
+        (json_page("down", 503), TransientError, f"{FAILED} status=503"),
         (answer(504), TransientError, f"{FAILED} status=504"),
         (
-            saying({"error": {"code": "bad_audio", "message": "Not audio"}}, 400),
+            json_page({"error": {"code": "bad_audio", "message": "Not audio"}}, 400),
             SpeechRefusedError,
             f"{FAILED} status=400 code=bad_audio provider_message=Not audio",
         ),
         (
-            saying(
+            json_page(
                 {"detail": [{"type": "missing", "loc": ["body", "file"], "msg": "Field required"}]},
                 422,
             ),
@@ -156,21 +156,21 @@ def test_the_response_becomes_a_transcript_without_spacing_entries(
             f"{FAILED} status=422 code=missing provider_message=Field required",
         ),
         (
-            saying({"message": "a\n b\u0000"}, 413),
+            json_page({"message": "a\n b\u0000"}, 413),
             SpeechRefusedError,
             f"{FAILED} status=413 provider_message=a b",
         ),
         (
-            saying({"error_message": "no"}, 402),
+            json_page({"error_message": "no"}, 402),
             ProviderAccessError,
             f"{FAILED} status=402 provider_message=no (check the credit of the account)",
         ),
         (
-            saying({"reason": "no", "message": " "}, 404),
+            json_page({"reason": "no", "message": " "}, 404),
             SpeechRefusedError,
             f"{FAILED} status=404 provider_message=no",
         ),
-        (saying({"detail": [], "message": 7}, 409), SpeechRefusedError, f"{FAILED} status=409"),
+        (json_page({"detail": [], "message": 7}, 409), SpeechRefusedError, f"{FAILED} status=409"),
         (answer(302, Location="/elsewhere"), SpeechRefusedError, f"{FAILED} status=302"),
         (
             answer(200, b"<html>"),
@@ -180,34 +180,34 @@ def test_the_response_becomes_a_transcript_without_spacing_entries(
         (answer(200), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
         (answer(204), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
         (
-            saying([TRANSCRIPT]),
+            json_page([TRANSCRIPT]),
             PermanentError,
             "ElevenLabs response invalid (expected JSON object)",
         ),
-        (saying(None), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
-        (saying("text"), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
+        (json_page(None), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
+        (json_page("text"), PermanentError, "ElevenLabs response invalid (expected JSON object)"),
         (
-            saying(TRANSCRIPT | {"words": {}}),
+            json_page(TRANSCRIPT | {"words": {}}),
             PermanentError,
             "ElevenLabs response invalid (unexpected value at words)",
         ),
         (
-            saying(TRANSCRIPT | {"text": 5}),
+            json_page(TRANSCRIPT | {"text": 5}),
             PermanentError,
             "ElevenLabs response invalid (unexpected value at text)",
         ),
         (
-            saying(without(TRANSCRIPT, "transcription_id")),
+            json_page(without(TRANSCRIPT, "transcription_id")),
             PermanentError,
             "Missing transcription_id from provider",
         ),
         (
-            saying(TRANSCRIPT | {"transcription_id": " "}),
+            json_page(TRANSCRIPT | {"transcription_id": " "}),
             PermanentError,
             "Missing transcription_id from provider",
         ),
         (
-            saying(TRANSCRIPT | {"transcription_id": 7}),
+            json_page(TRANSCRIPT | {"transcription_id": 7}),
             PermanentError,
             "Missing transcription_id from provider",
         ),
@@ -220,18 +220,18 @@ def test_the_response_becomes_a_transcript_without_spacing_entries(
     ],
 )
 def test_each_provider_response_has_its_error_type_and_message(
-    speech_server: SpeechServer, page: Page, error: type[AutomationError], says: str
+    speech_server: SpeechServer, page: Page, error: type[AutomationError], message: str
 ) -> None:
     speech_server.pages[SPEECH] = page
-    met = speech_server.error()
-    assert (type(met), str(met)) == (error, says)
+    raised = speech_server.error()
+    assert (type(raised), str(raised)) == (error, message)
     assert len(speech_server.uploads) == 1
 
 
 @pytest.mark.parametrize(
     ("page", "limits"),
     [
-        (silent, SpeechLimits(read_seconds=0.1)),
+        (never_answer, SpeechLimits(read_seconds=0.1)),
         (trickle, SpeechLimits(read_seconds=60, total_seconds=0.3)),
     ],
 )
@@ -240,10 +240,10 @@ def test_an_unfinished_provider_response_times_out(
 ) -> None:
     speech_server.pages[SPEECH] = page
     began = perf_counter()
-    met = speech_server.error(limits=limits)
+    raised = speech_server.error(limits=limits)
     assert perf_counter() - began < 20
-    assert type(met) is TransientError
-    assert str(met) == f"{FAILED}: it did not answer in time."
+    assert type(raised) is TransientError
+    assert str(raised) == f"{FAILED}: it did not answer in time."
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
@@ -254,33 +254,33 @@ def test_the_retry_after_of_the_provider_is_kept(
     speech_server: SpeechServer, status: int, header: str, wait: float | None
 ) -> None:
     speech_server.pages[SPEECH] = answer(status, Retry_After=header)
-    met = speech_server.error()
-    assert isinstance(met, TransientError)
-    assert met.retry_after_seconds == wait
+    raised = speech_server.error()
+    assert isinstance(raised, TransientError)
+    assert raised.retry_after_seconds == wait
 
 
 def test_status_code_and_message_are_reported_independently(speech_server: SpeechServer) -> None:
-    speech_server.pages[SPEECH] = saying(
+    speech_server.pages[SPEECH] = json_page(
         {"detail": {"code": "system_busy", "message": "Try later"}}, 503
     )
-    met = speech_server.error()
-    assert isinstance(met, TransientError)
-    assert "status=503 code=system_busy provider_message=Try later" in str(met)
+    raised = speech_server.error()
+    assert isinstance(raised, TransientError)
+    assert "status=503 code=system_busy provider_message=Try later" in str(raised)
 
 
 @pytest.mark.parametrize("status", [400, 401, 503])
 def test_a_key_echoed_by_the_provider_is_masked(speech_server: SpeechServer, status: int) -> None:
-    speech_server.pages[SPEECH] = saying(
+    speech_server.pages[SPEECH] = json_page(
         {"message": f"{'x' * 490} {KEY} is wrong", "code": KEY}, status
     )
-    met = speech_server.error()
+    raised = speech_server.error()
     for piece in (KEY, KEY[:6]):
-        assert piece not in str(met)
-    assert "*** is" in str(met)
+        assert piece not in str(raised)
+    assert "*** is" in str(raised)
 
 
 def test_a_long_provider_message_is_truncated(speech_server: SpeechServer) -> None:
-    speech_server.pages[SPEECH] = saying({"message": "x" * 9000, "code": "y" * 9000}, 400)
+    speech_server.pages[SPEECH] = json_page({"message": "x" * 9000, "code": "y" * 9000}, 400)
     assert (
         str(speech_server.error())
         == f"{FAILED} status=400 code={'y' * 100} provider_message={'x' * 500}"
@@ -317,7 +317,7 @@ def test_a_long_provider_message_is_truncated(speech_server: SpeechServer) -> No
 def test_incomplete_words_are_skipped(
     speech_server: SpeechServer, document: dict[str, object], text: str, words: tuple[Word, ...]
 ) -> None:
-    speech_server.pages[SPEECH] = saying({"transcription_id": "tr_1"} | document)
+    speech_server.pages[SPEECH] = json_page({"transcription_id": "tr_1"} | document)
     transcripts = speech_server.transcript()
     assert (transcripts.text, transcripts.words) == (text, words)
 

@@ -37,15 +37,15 @@ def storefront(**settings: object) -> Storefront:
 
 
 @every_case(
-    ("missing", "says"),
+    ("missing", "message"),
     [
         ({"shop_api_base_url": None}, "SHOP_API_BASE_URL is not set"),
         ({"shop_api_token": None}, "SHOP_API_TOKEN is not set"),
         ({"shop_api_token": SecretStr("")}, "SHOP_API_TOKEN is not set"),
     ],
 )
-def test_a_shop_needs_a_base_url_and_a_token(missing: dict[str, object], says: str) -> None:
-    with pytest.raises(PermanentError, match=f"^{says}: "):
+def test_a_shop_needs_a_base_url_and_a_token(missing: dict[str, object], message: str) -> None:
+    with pytest.raises(PermanentError, match=f"^{message}: "):
         storefront(**missing)
 
 
@@ -56,23 +56,23 @@ def test_a_storefront_is_named_by_its_host_and_uses_its_settings() -> None:
         "pricing_lease_seconds": 60.0,
         "worker_enable_reconciliation": False,
     }
-    front = storefront(**settings)
-    assert front.name == "127.0.0.1:9"
-    assert front.options == ShopOptions(
+    store = storefront(**settings)
+    assert store.name == "127.0.0.1:9"
+    assert store.options == ShopOptions(
         calls_at_once=7, call_seconds=12.5, lease_seconds=60.0, reconciles=False
     )
 
 
 def test_a_shop_client_is_opened_and_closed_per_event_loop() -> None:
-    front = storefront()
+    store = storefront()
 
     async def visit() -> bool:
-        async with front.open() as shop:
+        async with store.open() as shop:
             called = await shop.prices(["1"])
             return called.failure is not None and "ConnectError" in called.failure.message
 
     assert [asyncio.run(visit()) for _ in range(2)] == [True, True]
-    assert front.meter.drain()["provider_calls_total", 'provider="shop",status="ConnectError"'] == 2
+    assert store.meter.drain()["provider_calls_total", 'provider="shop",status="ConnectError"'] == 2
 
 
 @every_case(

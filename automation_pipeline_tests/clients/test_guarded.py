@@ -14,27 +14,27 @@ from automation_pipeline.clients.http import (
     NameNotFoundError,
     addresses_of,
 )
-from automation_pipeline_tests.clients.keep_alive_server import answering
+from automation_pipeline_tests.clients.keep_alive_server import running_keep_alive_server
 
 PUBLIC, OTHER = "93.184.216.34", "2606:4700::1111"
 
 
-class Names:
+class FakeResolver:
     """A resolver that returns the answers in turn. The last one repeats."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, int]] = []
+        self.lookups: list[tuple[str, int]] = []
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append((host, port))
+        self.lookups.append((host, port))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if not answer:
             raise OSError("Name or service not known")
         return answer
 
 
-class Wire(httpx.AsyncBaseTransport):
+class FakeNetwork(httpx.AsyncBaseTransport):
     """A mock network. Connections to the `dead` hosts fail."""
 
     def __init__(self, *answers: httpx.Response, dead: Sequence[str] = ()) -> None:
@@ -49,7 +49,7 @@ class Wire(httpx.AsyncBaseTransport):
 
 
 def fetch(
-    url: str, names: Names, wire: Wire, *allowed: str, follow: bool = False
+    url: str, names: FakeResolver, wire: FakeNetwork, *allowed: str, follow: bool = False
 ) -> httpx.Response:
     async def go() -> httpx.Response:
         transport = GuardedTransport(Guard(allowed, resolve=names.resolve), inner=wire)
@@ -60,20 +60,20 @@ def fetch(
 
 
 def test_the_connection_uses_the_checked_address_with_the_requested_host_name() -> None:
-    names, wire = Names([PUBLIC]), Wire()
+    names, wire = FakeResolver([PUBLIC]), FakeNetwork()
     assert fetch("https://hooks.example.com:8443/a?b=c", names, wire).status_code == 200
     [request] = wire.requests
     assert str(request.url) == f"https://{PUBLIC}:8443/a?b=c"
     assert request.headers["Host"] == "hooks.example.com:8443"
     assert request.extensions["sni_hostname"] == "hooks.example.com"
-    assert names.asked == [("hooks.example.com", 8443)]
+    assert names.lookups == [("hooks.example.com", 8443)]
 
 
 def test_a_name_is_resolved_once_per_request() -> None:
-    names, wire = Names([PUBLIC], ["127.0.0.1"]), Wire()
+    names, wire = FakeResolver([PUBLIC], ["127.0.0.1"]), FakeNetwork()
     fetch("http://rebinding.example.com/", names, wire)
     assert [request.url.host for request in wire.requests] == [PUBLIC]
-    assert len(names.asked) == 1
+    assert len(names.lookups) == 1
     with pytest.raises(AddressRefusedError, match="webhookUrl IP not allowed"):
         fetch("http://rebinding.example.com/", names, wire)
     assert len(wire.requests) == 1
@@ -87,9 +87,9 @@ def test_a_name_is_resolved_once_per_request() -> None:
     ],
 )  # fmt: skip
 def test_a_name_with_any_private_address_is_refused(found: list[str]) -> None:
-    wire = Wire()
+    wire = FakeNetwork()
     with pytest.raises(AddressRefusedError, match="webhookUrl IP not allowed"):
-        fetch("https://hooks.example.com/", Names(found), wire)
+        fetch("https://hooks.example.com/", FakeResolver(found), wire)
     assert wire.requests == []
 
 
@@ -97,10 +97,10 @@ def test_a_name_with_any_private_address_is_refused(found: list[str]) -> None:
     "url", ["http://localhost./", "http://[::1]/", "http://0x7f.1/", "http://metadata.internal/"]
 )
 def test_a_private_host_name_is_refused_without_a_lookup(url: str) -> None:
-    names = Names([PUBLIC])
+    names = FakeResolver([PUBLIC])
     with pytest.raises(AddressRefusedError):
-        fetch(url, names, Wire())
-    assert names.asked == []
+        fetch(url, names, FakeNetwork())
+    assert names.lookups == []
 
 
 def test_a_redirect_to_a_private_name_or_address_is_refused() -> None:
@@ -110,8 +110,8 @@ def test_a_redirect_to_a_private_name_or_address_is_refused() -> None:
         "http://localhost/",
     ):
         names, wire = (
-            Names([PUBLIC], ["10.1.2.3"]),
-            Wire(httpx.Response(302, headers={"Location": target})),
+            FakeResolver([PUBLIC], ["10.1.2.3"]),
+            FakeNetwork(httpx.Response(302, headers={"Location": target})),
         )
         with pytest.raises(AddressRefusedError):
             fetch("http://hooks.example.com/", names, wire, follow=True)
@@ -119,25 +119,27 @@ def test_a_redirect_to_a_private_name_or_address_is_refused() -> None:
 
 
 def test_the_next_address_is_tried_when_the_first_is_unreachable() -> None:
-    wire = Wire(dead=[OTHER])
-    assert fetch("http://hooks.example.com/", Names([OTHER, PUBLIC]), wire).status_code == 200
+    wire = FakeNetwork(dead=[OTHER])
+    assert (
+        fetch("http://hooks.example.com/", FakeResolver([OTHER, PUBLIC]), wire).status_code == 200
+    )
     assert [request.url.host for request in wire.requests] == [OTHER, PUBLIC]
     with pytest.raises(httpx.ConnectError):
-        fetch("http://hooks.example.com/", Names([OTHER]), wire)
+        fetch("http://hooks.example.com/", FakeResolver([OTHER]), wire)
 
 
 def test_a_name_without_addresses_is_reported_as_not_found() -> None:
     with pytest.raises(NameNotFoundError):
-        fetch("http://nowhere.example.com/", Names([]), Wire())
+        fetch("http://nowhere.example.com/", FakeResolver([]), FakeNetwork())
 
 
 def test_allowed_origins_skip_the_address_check_and_redirect_only_to_allowed_origins() -> None:
-    names = Names([PUBLIC])
-    wire = Wire(
+    names = FakeResolver([PUBLIC])
+    wire = FakeNetwork(
         httpx.Response(200), httpx.Response(302, headers={"Location": "http://127.0.0.1:9001/"})
     )
     fetch("http://localhost:9000/", names, wire, "http://localhost:9000")
-    assert (wire.requests[0].url.host, names.asked) == ("localhost", [])
+    assert (wire.requests[0].url.host, names.lookups) == ("localhost", [])
     with pytest.raises(AddressRefusedError, match="origin not allowed"):
         fetch("http://localhost:9000/", names, wire, "http://localhost:9000", follow=True)
 
@@ -150,27 +152,28 @@ def test_a_connection_is_reused_only_for_its_host_name_while_the_address_is_unch
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client, "is_public", lambda place: str(place) in {"127.0.0.1", "127.0.0.2"})
-    names = Names(["127.0.0.1"])
+    names = FakeResolver(["127.0.0.1"])
 
     async def go() -> None:
-        async with answering("0.0.0.0") as board:  # noqa: S104  all of loopback
-            port = board.url.rpartition(":")[2]
+        async with running_keep_alive_server("0.0.0.0") as server:  # noqa: S104  all of loopback
+            port = server.url.rpartition(":")[2]
 
-            async def lines_after(name: str) -> int:
+            async def connections_after(name: str) -> int:
                 await http.get(f"http://{name}:{port}/")
-                return board.lines
+                return server.connections
 
             async with httpx.AsyncClient(
                 transport=GuardedTransport(Guard(resolve=names.resolve))
             ) as http:
                 assert [
-                    await lines_after(name) for name in ("a.test", "a.test", "b.test", "a.test")
+                    await connections_after(name)
+                    for name in ("a.test", "a.test", "b.test", "a.test")
                 ] == [1, 1, 2, 2]
                 names.answers = [["127.0.0.2"]]
-                assert await lines_after("a.test") == 3
+                assert await connections_after("a.test") == 3
                 names.answers = [["10.0.0.1"]]
                 with pytest.raises(AddressRefusedError):
-                    await lines_after("a.test")
-            assert board.places == ["127.0.0.1", "127.0.0.1", "127.0.0.2"]
+                    await connections_after("a.test")
+            assert server.local_addresses == ["127.0.0.1", "127.0.0.1", "127.0.0.2"]
 
     asyncio.run(go())

@@ -6,7 +6,7 @@ import itertools
 import logging
 import resource
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -36,16 +36,19 @@ from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.retry import Backoff, Retrying
 from automation_pipeline_tests.clients.http_server import (
     OK,
-    Play,
     ServerRecord,
-    endlessly,
-    exchange,
+    ServerScript,
+    always_send,
     in_pieces,
     read_request,
-    saying,
+    run_exchange,
+    send_endlessly,
     serving,
 )
-from automation_pipeline_tests.clients.keep_alive_server import KeepAliveServer, answering
+from automation_pipeline_tests.clients.keep_alive_server import (
+    KeepAliveServer,
+    running_keep_alive_server,
+)
 from automation_pipeline_tests.clients.shopify_client import WRITES
 from automation_pipeline_tests.waiting import wait_until_async
 
@@ -54,8 +57,6 @@ LARGE = b"0123456789abcdef" * 65_536
 CERTIFICATE = Path(__file__).with_name("records_test.pem")
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 ONCE = Retrying(attempts=1, backoff=Backoff(base_seconds=1, multiplier=2, cap_seconds=15))
-
-Talk = Callable[[ServerRecord, httpx.AsyncClient], Coroutine[object, object, None]]
 
 
 @pytest.fixture(autouse=True)
@@ -68,10 +69,10 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- Answers
 
 
-def in_bytes(answer: bytes, *, hangs_up: bool = False) -> Play:
-    """Each byte arrives by itself."""
+def send_bytewise(answer: bytes, *, closes: bool = False) -> ServerScript:
+    """Sends one byte at a time."""
 
-    async def play(
+    async def server_script(
         record: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         record.requests.append(await read_request(reader))
@@ -79,12 +80,12 @@ def in_bytes(answer: bytes, *, hangs_up: bool = False) -> Play:
             writer.write(answer[at : at + 1])
             await writer.drain()
             await asyncio.sleep(0)
-        return not hangs_up
+        return not closes
 
-    return play
+    return server_script
 
 
-WHOLE: dict[bytes, bytes] = {
+KEEPING: dict[bytes, bytes] = {
     OK: b"ok",
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK: b"ok",
     CHUNKED + b"3;a=b\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 5\r\n\r\n": b"abcde",
@@ -92,7 +93,7 @@ WHOLE: dict[bytes, bytes] = {
     b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n": b"",
     b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n": b"",
 }
-LAST: dict[bytes, bytes] = {
+CLOSING: dict[bytes, bytes] = {
     b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok": b"ok",
     b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok": b"ok",
     OK + OK: b"ok",  # the second response does not belong to the next call
@@ -100,12 +101,14 @@ LAST: dict[bytes, bytes] = {
 }
 
 
-@pytest.mark.parametrize("play", [saying, in_bytes])
-def test_a_response_parses_the_same_whole_or_byte_by_byte(play: Callable[[bytes], Play]) -> None:
-    for answer, body in (WHOLE | LAST).items():
-        is_kept = answer in WHOLE
+@pytest.mark.parametrize("server_script", [always_send, send_bytewise])
+def test_a_response_parses_the_same_whole_or_byte_by_byte(
+    server_script: Callable[[bytes], ServerScript],
+) -> None:
+    for answer, body in (KEEPING | CLOSING).items():
+        is_kept = answer in KEEPING
 
-        async def talk(
+        async def client_script(
             record: ServerRecord,
             http: httpx.AsyncClient,
             body: bytes = body,
@@ -113,19 +116,19 @@ def test_a_response_parses_the_same_whole_or_byte_by_byte(play: Callable[[bytes]
         ) -> None:
             for _ in range(3):
                 assert (await http.get(record.url)).content == body
-                await asyncio.sleep(0.01 if play is in_bytes else 0)
+                await asyncio.sleep(0.01 if server_script is send_bytewise else 0)
             assert record.connections == (1 if is_kept else 3)
 
-        exchange(play(answer), talk)
+        run_exchange(server_script(answer), client_script)
 
 
 def test_a_body_without_a_length_ends_with_the_connection() -> None:
-    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
+    async def client_script(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for _ in range(2):
             assert (await http.get(record.url)).content == LARGE
         assert record.connections == 2
 
-    exchange(saying(b"HTTP/1.1 200 OK\r\n\r\n" + LARGE, hangs_up=True), talk)
+    run_exchange(always_send(b"HTTP/1.1 200 OK\r\n\r\n" + LARGE, closes=True), client_script)
 
 
 def test_a_truncated_or_malformed_response_is_an_error_and_closes_the_connection() -> None:
@@ -147,18 +150,18 @@ def test_a_truncated_or_malformed_response_is_an_error_and_closes_the_connection
         CHUNKED + b"2\r\nokay\r\n",
     ]
 
-    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
+    async def client_script(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for _ in range(2):
             with pytest.raises(httpx.RemoteProtocolError):
                 await http.get(record.url)
         assert record.connections == 2
 
     for answer in cut:
-        exchange(saying(answer, hangs_up=True), talk)
+        run_exchange(always_send(answer, closes=True), client_script)
 
 
 def test_endless_headers_and_chunks_are_aborted() -> None:
-    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
+    async def client_script(record: ServerRecord, http: httpx.AsyncClient) -> None:
         with pytest.raises(httpx.RemoteProtocolError):
             await http.get(record.url)
         await wait_until_async(lambda: record.open_connections == 0)
@@ -169,11 +172,11 @@ def test_endless_headers_and_chunks_are_aborted() -> None:
         (CHUNKED + b"5;a=", b"a" * 10_000),
         (CHUNKED + b"2\r\nok\r\n0\r\n", b"X-A: a\r\n" * 1_000),
     ):
-        exchange(endlessly(beginning, again), talk)
+        run_exchange(send_endlessly(beginning, again), client_script)
 
 
 def test_a_response_sent_before_the_whole_request_body_is_read() -> None:
-    async def play(
+    async def server_script(
         _: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         await reader.readuntil(b"\r\n\r\n")
@@ -186,17 +189,17 @@ def test_a_response_sent_before_the_whole_request_body_is_read() -> None:
             pass
         return False
 
-    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
+    async def client_script(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for content in (LARGE, in_pieces(LARGE, LARGE)):
             answer = await http.post(record.url, content=content)
             assert (answer.status_code, answer.text) == (413, "too large")
         assert record.connections == 2
 
-    exchange(play, talk)
+    run_exchange(server_script, client_script)
 
 
 def test_invalid_headers_are_not_sent() -> None:
-    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
+    async def client_script(record: ServerRecord, http: httpx.AsyncClient) -> None:
         for header in (
             (b"X-A", b"a\r\nX-B: b"),
             (b"X-A", b"a\nb"),
@@ -209,7 +212,7 @@ def test_invalid_headers_are_not_sent() -> None:
         assert (await http.get(record.url)).content == b"ok"
         assert (record.incomplete, len(record.requests)) == (b"", 1)
 
-    exchange(saying(OK), talk)
+    run_exchange(always_send(OK), client_script)
 
 
 # --- Connections
@@ -227,12 +230,12 @@ async def cut_short(http: httpx.AsyncClient, url: str) -> None:
         await http.get(f"{url}/cut")
 
 
-async def late(http: httpx.AsyncClient, url: str) -> None:
+async def timed_out(http: httpx.AsyncClient, url: str) -> None:
     with pytest.raises(httpx.ReadTimeout):
         await http.get(f"{url}/held", timeout=0.05)
 
 
-async def not_there(http: httpx.AsyncClient, _: str) -> None:
+async def connection_refused(http: httpx.AsyncClient, _: str) -> None:
     with pytest.raises(httpx.ConnectError):
         await http.get("http://127.0.0.1:1/")
 
@@ -243,59 +246,71 @@ async def cancelled(http: httpx.AsyncClient, url: str) -> None:
             await http.get(f"{url}/held")
 
 
-async def cancelled_in_the_body(http: httpx.AsyncClient, url: str) -> None:
+async def cancelled_while_reading(http: httpx.AsyncClient, url: str) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await http.get(f"{url}/endless")
 
 
-async def cancelled_in_line(http: httpx.AsyncClient, url: str) -> None:
+async def cancelled_while_queued(http: httpx.AsyncClient, url: str) -> None:
     async with http.stream("GET", f"{url}/endless"):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await http.get(url)
 
 
-async def impatient_in_line(http: httpx.AsyncClient, url: str) -> None:
+async def timed_out_while_queued(http: httpx.AsyncClient, url: str) -> None:
     async with http.stream("GET", f"{url}/endless"):
         with pytest.raises(httpx.PoolTimeout):
             await http.get(url, timeout=httpx.Timeout(60, pool=0.05))
 
 
-async def half_read(http: httpx.AsyncClient, url: str) -> None:
+async def partly_read(http: httpx.AsyncClient, url: str) -> None:
     async with http.stream("GET", f"{url}/endless") as answer:
         async for _ in answer.aiter_bytes():
             break
 
 
-async def no_web_address(http: httpx.AsyncClient, _: str) -> None:
+async def unsupported_scheme(http: httpx.AsyncClient, _: str) -> None:
     for address in ("ftp://records.test/1", "http://"):
         with pytest.raises(httpx.UnsupportedProtocol):
             await http.get(address)
 
 
-async def too_long_a_name(http: httpx.AsyncClient, _: str) -> None:
+async def overlong_host_name(http: httpx.AsyncClient, _: str) -> None:
     with pytest.raises(httpx.ConnectError):
         await http.get(f"http://{'a' * 70}.test/")
 
 
 ENDINGS = (
-    dropped, cut_short, late, not_there, cancelled, cancelled_in_the_body, cancelled_in_line, impatient_in_line,
-    half_read, no_web_address, too_long_a_name,
-)  # fmt: skip
+    dropped,
+    cut_short,
+    timed_out,
+    connection_refused,
+    cancelled,
+    cancelled_while_reading,
+    cancelled_while_queued,
+    timed_out_while_queued,
+    partly_read,
+    unsupported_scheme,
+    overlong_host_name,
+)
 
 
 def test_every_way_a_call_can_end_releases_its_slot() -> None:
     async def go(ending: Ending) -> None:
-        async with answering() as board, httpx.AsyncClient(transport=SlotTransport(1)) as http:
+        async with (
+            running_keep_alive_server() as server,
+            httpx.AsyncClient(transport=SlotTransport(1)) as http,
+        ):
             for _ in range(2):
-                await ending(http, board.url)
+                await ending(http, server.url)
                 async with asyncio.timeout(60):
-                    assert (await http.get(board.url)).text == "ok"
+                    assert (await http.get(server.url)).text == "ok"
             # A slot released twice would allow two concurrent calls.
-            connections = board.lines
-            await asyncio.gather(*(http.get(board.url) for _ in range(3)))
-            assert board.lines == connections, ending
+            connections = server.connections
+            await asyncio.gather(*(http.get(server.url) for _ in range(3)))
+            assert server.connections == connections, ending
 
     for ending in ENDINGS:
         asyncio.run(go(ending))
@@ -305,14 +320,17 @@ def test_a_call_cancelled_at_any_await_does_not_block_the_next_call() -> None:
     """httpcore's shields block cancel scopes of anyio but not the cancellation of a task."""
 
     async def go(steps: int) -> bool:
-        async with answering() as board, httpx.AsyncClient(transport=SlotTransport(1)) as http:
-            call = asyncio.create_task(http.get(board.url))
+        async with (
+            running_keep_alive_server() as server,
+            httpx.AsyncClient(transport=SlotTransport(1)) as http,
+        ):
+            call = asyncio.create_task(http.get(server.url))
             for _ in range(steps):
                 await asyncio.sleep(0)
             ended = not call.cancel()
             await asyncio.wait([call])
             async with asyncio.timeout(10):
-                assert (await http.get(board.url)).text == "ok"
+                assert (await http.get(server.url)).text == "ok"
         return ended
 
     steps = itertools.count()
@@ -323,7 +341,7 @@ def test_a_call_cancelled_at_any_await_does_not_block_the_next_call() -> None:
 def test_the_late_response_of_a_cancelled_call_reaches_no_other_call() -> None:
     release = asyncio.Event()
 
-    async def play(
+    async def server_script(
         _: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         path = (await read_request(reader)).first.split()[1]
@@ -333,7 +351,7 @@ def test_the_late_response_of_a_cancelled_call_reaches_no_other_call() -> None:
         await writer.drain()
         return True
 
-    async def talk(record: ServerRecord, http: httpx.AsyncClient) -> None:
+    async def client_script(record: ServerRecord, http: httpx.AsyncClient) -> None:
         first = asyncio.create_task(http.get(f"{record.url}first"))
         await wait_until_async(lambda: record.connections == 1)
         first.cancel()
@@ -342,72 +360,77 @@ def test_the_late_response_of_a_cancelled_call_reaches_no_other_call() -> None:
         for path in ("second", "third"):
             assert (await http.get(f"{record.url}{path}")).text == f"/{path}"
 
-    exchange(play, talk)
+    run_exchange(server_script, client_script)
 
 
 def test_concurrent_calls_are_limited_and_start_in_order() -> None:
     async def go() -> None:
-        async with answering() as board, httpx.AsyncClient(transport=SlotTransport(2)) as http:
+        async with (
+            running_keep_alive_server() as server,
+            httpx.AsyncClient(transport=SlotTransport(2)) as http,
+        ):
             async with asyncio.TaskGroup() as calls:
                 for _ in range(2):
-                    calls.create_task(http.get(f"{board.url}/held"))
-                await wait_until_async(lambda: len(board.asked) == 2)
+                    calls.create_task(http.get(f"{server.url}/held"))
+                await wait_until_async(lambda: len(server.targets) == 2)
                 for at in range(10):
-                    calls.create_task(http.get(f"{board.url}/{at}"))
+                    calls.create_task(http.get(f"{server.url}/{at}"))
                 await asyncio.sleep(0)
-                board.held.set()
-            assert board.asked[2:] == [f"/{at}" for at in range(10)]
-            assert (board.lines, board.most) == (2, 2)
+                server.released.set()
+            assert server.targets[2:] == [f"/{at}" for at in range(10)]
+            assert (server.connections, server.max_open) == (2, 2)
 
     asyncio.run(go())
 
 
-async def five_at_once(board: KeepAliveServer, http: httpx.AsyncClient) -> None:
+async def five_at_once(server: KeepAliveServer, http: httpx.AsyncClient) -> None:
     async with asyncio.TaskGroup() as calls:
         for _ in range(5):
-            calls.create_task(http.get(f"{board.url}/held"))
-        await wait_until_async(lambda: len(board.asked) == 5)
-        board.held.set()
-    assert board.opened == 5
+            calls.create_task(http.get(f"{server.url}/held"))
+        await wait_until_async(lambda: len(server.targets) == 5)
+        server.released.set()
+    assert server.open_connections == 5
 
 
 def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "KEEP_ALIVE_SECONDS", 0.3)
 
     async def go() -> None:
-        async with answering() as board, httpx.AsyncClient(transport=SlotTransport(5)) as http:
-            await five_at_once(board, http)
+        async with (
+            running_keep_alive_server() as server,
+            httpx.AsyncClient(transport=SlotTransport(5)) as http,
+        ):
+            await five_at_once(server, http)
             async with asyncio.timeout(60):
-                while board.opened > 1:
-                    await http.get(board.url)
+                while server.open_connections > 1:
+                    await http.get(server.url)
                     await asyncio.sleep(0.01)
-            assert (
-                await http.get(f"{board.url}/bye")
-            ).text == "ok"  # a connection closed by the server is replaced
-            await wait_until_async(lambda: board.opened == 0)
-            assert (await http.get(board.url)).text == "ok"
+            # A connection that the server closes is replaced.
+            assert (await http.get(f"{server.url}/bye")).text == "ok"
+            await wait_until_async(lambda: server.open_connections == 0)
+            assert (await http.get(server.url)).text == "ok"
             await http.aclose()
-            await wait_until_async(lambda: board.opened == 0)
+            await wait_until_async(lambda: server.open_connections == 0)
 
     asyncio.run(go())
 
 
 def test_connections_are_reused_per_origin_and_tls_name_and_evicted_for_others() -> None:
     async def go() -> None:
-        async with answering() as here, answering() as there:
+        async with running_keep_alive_server() as here, running_keep_alive_server() as there:
             async with httpx.AsyncClient(transport=SlotTransport(2)) as http:
                 for url in (here.url, there.url, here.url, there.url):
                     await http.get(url)
-                assert (here.lines, there.lines) == (1, 1)
+                assert (here.connections, there.connections) == (1, 1)
                 async with http.stream("GET", f"{here.url}/endless"):
                     await http.get(there.url)
                     async with http.stream("GET", f"{here.url}/endless"):
-                        await wait_until_async(lambda: there.opened == 0)
+                        await wait_until_async(lambda: there.open_connections == 0)
             async with httpx.AsyncClient(transport=SlotTransport(5)) as http:
-                before = here.lines
+                before = here.connections
                 for name in ("a.example.com", "b.example.com", "a.example.com"):
                     await http.get(here.url, extensions={"sni_hostname": name})
-                assert here.lines == before + 2
+                assert here.connections == before + 2
 
     asyncio.run(go())
 
@@ -484,26 +507,26 @@ def test_an_unanswered_tls_handshake_times_out() -> None:
 
 
 @pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ssl.SSLContext]]:
-    made: list[ssl.SSLContext] = []
+def loaded_contexts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ssl.SSLContext]]:
+    contexts: list[ssl.SSLContext] = []
 
     def load() -> ssl.SSLContext:
-        made.append(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-        return made[-1]
+        contexts.append(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        return contexts[-1]
 
     monkeypatch.setattr(httpx, "create_ssl_context", load)
     certificates.cache_clear()
-    yield made
+    yield contexts
     certificates.cache_clear()
 
 
 def test_certificates_are_loaded_once_per_process_and_only_for_https(
-    loaded: list[ssl.SSLContext],
+    loaded_contexts: list[ssl.SSLContext],
 ) -> None:
     async def go() -> None:
-        async with answering() as board:
+        async with running_keep_alive_server() as server:
             for url, count in (
-                (board.url, 0),
+                (server.url, 0),
                 ("https://127.0.0.1:1/", 1),
                 ("https://127.0.0.1:1/", 1),
             ):
@@ -512,18 +535,18 @@ def test_certificates_are_loaded_once_per_process_and_only_for_https(
                         await http.call(http.build_request("GET", url), 10)
                     except httpx.ConnectError:
                         assert count == 1
-                assert len(loaded) == count
+                assert len(loaded_contexts) == count
 
     asyncio.run(go())
 
 
 def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> None:
-        async with answering() as board:
-            monkeypatch.setenv("http_proxy", board.url)
+        async with running_keep_alive_server() as server:
+            monkeypatch.setenv("http_proxy", server.url)
             async with HttpClient(Observation("crm", Meter())) as http:
                 await http.call(http.build_request("GET", "http://crm.test/api"), 10)
-            assert board.asked == ["http://crm.test/api"]
+            assert server.targets == ["http://crm.test/api"]
 
     asyncio.run(go())
 
@@ -531,12 +554,12 @@ def test_a_proxy_from_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -
 # --- Requests with an unknown outcome
 
 
-def shop_at(url: str) -> ShopifyShop:
+def shop_client(url: str) -> ShopifyShop:
     return ShopifyShop(url, "token", version="2026-10", now=lambda: NOW, timeout_seconds=10)
 
 
-def reads_and(then: Callable[[asyncio.StreamWriter], None]) -> Play:
-    async def play(
+def read_and_then(then: Callable[[asyncio.StreamWriter], None]) -> ServerScript:
+    async def server_script(
         record: ServerRecord, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
         record.requests.append(await read_request(reader))
@@ -544,7 +567,7 @@ def reads_and(then: Callable[[asyncio.StreamWriter], None]) -> Play:
         await writer.drain()
         return False
 
-    return play
+    return server_script
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
@@ -558,41 +581,43 @@ def reset(writer: asyncio.StreamWriter) -> None:
 def test_a_write_outcome_is_unknown_once_the_shop_has_read_the_request() -> None:
     """A write that was not sent can be repeated. One that may have arrived must be checked first."""
     packed = gzip.compress(b"{}")
-    after_reading: dict[str, Play] = {
-        "hangs up": reads_and(lambda writer: writer.close()),
-        "resets": reads_and(reset),
-        "begins to answer": reads_and(lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-")),
-        "breaks off": reads_and(
+    after_reading: dict[str, ServerScript] = {
+        "hangs up": read_and_then(lambda writer: writer.close()),
+        "resets": read_and_then(reset),
+        "begins to answer": read_and_then(
+            lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-")
+        ),
+        "breaks off": read_and_then(
             lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{")
         ),
-        "is no HTTP": reads_and(
+        "is no HTTP": read_and_then(
             lambda writer: writer.write(b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n")
         ),
-        "compresses": reads_and(
+        "compresses": read_and_then(
             lambda writer: writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
                 % len(packed)
                 + packed
             )
         ),
-        "says too much": reads_and(
+        "says too much": read_and_then(
             lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n")
         ),
     }
     wrong: list[object] = []
 
     async def go() -> None:
-        for name, play in after_reading.items():
-            async with serving(play) as record:
-                shop = shop_at(record.url)
+        for name, server_script in after_reading.items():
+            async with serving(server_script) as record:
+                shop = shop_client(record.url)
                 failure = (await shop.write("7", WRITES)).failure
                 await shop.aclose()
                 if failure is None or not failure.outcome_unknown or len(record.requests) != 1:
                     wrong.append((name, failure, len(record.requests)))
-        async with serving(saying(OK)) as record:
+        async with serving(always_send(OK)) as record:
             address = record.url
         for url in (address, "http://127.0.0.1:1", address.replace("http:", "https:")):
-            shop = shop_at(url)
+            shop = shop_client(url)
             failure = (await shop.write("7", WRITES)).failure
             await shop.aclose()
             if failure is None or failure.outcome_unknown or not failure.retryable:
@@ -604,8 +629,8 @@ def test_a_write_outcome_is_unknown_once_the_shop_has_read_the_request() -> None
 
 def test_a_failed_tls_handshake_sends_no_request() -> None:
     async def go() -> None:
-        async with serving(saying(b"SSH-2.0-OpenSSH_9.6\r\n")) as record:
-            shop = shop_at(record.url.replace("http:", "https:"))
+        async with serving(always_send(b"SSH-2.0-OpenSSH_9.6\r\n")) as record:
+            shop = shop_client(record.url.replace("http:", "https:"))
             failure = (await shop.write("7", WRITES)).failure
             await shop.aclose()
             assert failure is not None
@@ -658,7 +683,7 @@ async def by_speech(url: str) -> None:
 
 
 async def by_shop(url: str) -> None:
-    shop = shop_at(url)
+    shop = shop_client(url)
     try:
         await shop.check()
     finally:
@@ -696,27 +721,27 @@ def test_no_client_buffers_more_than_its_limit() -> None:
     """A decompression bomb, a large body and an endless body."""
     packed, wrong = bomb(), list[object]()
     encoded = b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b"
-    plays: dict[str, Play] = {
-        "twice gzip": saying(encoded % (b"gzip, gzip", len(packed), packed)),
-        "deflate": saying(encoded % (b"deflate", 2, b"ok")),
-        "unknown": saying(encoded % (b"x-private", 2, b"ok")),
-        "announced": saying(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n" + LARGE),
-        "endless": endlessly(CHUNKED, b"100000\r\n" + LARGE + b"\r\n"),
+    plays: dict[str, ServerScript] = {
+        "twice gzip": always_send(encoded % (b"gzip, gzip", len(packed), packed)),
+        "deflate": always_send(encoded % (b"deflate", 2, b"ok")),
+        "unknown": always_send(encoded % (b"x-private", 2, b"ok")),
+        "announced": always_send(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\n" + LARGE),
+        "endless": send_endlessly(CHUNKED, b"100000\r\n" + LARGE + b"\r\n"),
     }
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     async def go() -> None:
         for caller in CALLERS:
-            for name, play in plays.items():
-                async with serving(play) as record:
+            for name, server_script in plays.items():
+                async with serving(server_script) as record:
                     try:
                         async with asyncio.timeout(60):
                             await caller(record.url)
                         wrong.append((caller.__name__, name, "no error"))
                     except AutomationError:
-                        asked = record.requests[0].headers.get(b"accept-encoding")
-                        if asked != b"identity":
-                            wrong.append((caller.__name__, name, asked))
+                        accepted = record.requests[0].headers.get(b"accept-encoding")
+                        if accepted != b"identity":
+                            wrong.append((caller.__name__, name, accepted))
 
     asyncio.run(go())
     assert wrong == []
@@ -726,8 +751,8 @@ def test_no_client_buffers_more_than_its_limit() -> None:
 def test_an_error_status_is_reported_although_its_body_is_unreadable() -> None:
     async def go() -> None:
         result = b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok"
-        async with serving(saying(result)) as record:
-            shop = shop_at(record.url)
+        async with serving(always_send(result)) as record:
+            shop = shop_client(record.url)
             failure = (await shop.write("7", WRITES)).failure
             await shop.aclose()
         assert failure is not None
@@ -770,10 +795,10 @@ def counted(meter: Meter) -> list[str]:
 
 
 def test_a_call_is_counted_by_its_status_or_error() -> None:
-    def breaks(_: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectTimeout("late")
+    def fail(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectTimeout("timed_out")
 
-    async def never(_: httpx.Request) -> httpx.Response:
+    async def hang(_: httpx.Request) -> httpx.Response:
         await asyncio.sleep(3600)
         raise AssertionError("waited to the end")
 
@@ -790,8 +815,8 @@ def test_a_call_is_counted_by_its_status_or_error() -> None:
         assert counted(observed(lambda _, status=status: httpx.Response(status), get)) == [
             f'provider="crm",status="{status}"'
         ]
-    assert counted(observed(breaks, broken)) == ['provider="crm",status="ConnectTimeout"']
-    assert counted(observed(never, cancelled_call)) == ['provider="crm",status="cancelled"']
+    assert counted(observed(fail, broken)) == ['provider="crm",status="ConnectTimeout"']
+    assert counted(observed(hang, cancelled_call)) == ['provider="crm",status="cancelled"']
 
 
 def test_only_trusted_providers_receive_the_request_id() -> None:
@@ -826,10 +851,10 @@ def test_a_call_is_logged_without_query_and_credentials(
 
 
 def test_no_redirect_is_followed_and_no_cookie_is_kept() -> None:
-    asked: list[httpx.Request] = []
+    requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
+        requests.append(request)
         return httpx.Response(302, headers={"Location": "/elsewhere", "Set-Cookie": "a=1; Path=/"})
 
     async def twice(http: HttpClient) -> None:
@@ -839,8 +864,8 @@ def test_no_redirect_is_followed_and_no_cookie_is_kept() -> None:
             ).status == 302
 
     observed(answer, twice)
-    assert [request.url.path for request in asked] == ["/", "/"]
-    assert [request.headers.get("Cookie") for request in asked] == [None, None]
+    assert [request.url.path for request in requests] == ["/", "/"]
+    assert [request.headers.get("Cookie") for request in requests] == [None, None]
 
 
 def test_an_interrupted_body_closes_the_response() -> None:

@@ -14,13 +14,13 @@ from automation_pipeline.core.errors import AutomationError, InvalidInputError, 
 from automation_pipeline.org_jobs.ports import HttpsAnswer, HttpsRequest
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.certificates import Certificate, certificate_for
-from automation_pipeline_tests.clients.broken_streams import over_after
+from automation_pipeline_tests.clients.broken_streams import result_after_timeout
 from automation_pipeline_tests.clients.receiver import (
     Receiver,
-    hangs_up,
-    never_ends,
+    hang_up,
     receiver,
-    says,
+    respond,
+    respond_without_end,
 )
 from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import pause
@@ -82,7 +82,7 @@ def test_the_request_is_sent_unchanged_and_the_response_is_returned(hook: Receiv
 
 @pytest.mark.parametrize("status", [201, 204, 302, 400, 404, 429, 500, 503])
 def test_every_status_is_returned(hook: Receiver, status: int) -> None:
-    hook.answer(says(status))
+    hook.answer(respond(status))
     assert call(hook.url).status == status
 
 
@@ -99,27 +99,27 @@ def test_every_status_is_returned(hook: Receiver, status: int) -> None:
 def test_the_response_text_is_truncated_and_echoed_secrets_are_masked(
     hook: Receiver, text: str, kept: str
 ) -> None:
-    hook.answer(says(200, text))
+    hook.answer(respond(200, text))
     assert call(hook.url).text == kept
 
 
 @pytest.mark.parametrize("before", [0, 900, 990, 1000, 4000])
 @pytest.mark.parametrize("times", [1, 400])
 def test_truncation_never_leaves_part_of_a_secret(hook: Receiver, before: int, times: int) -> None:
-    hook.answer(says(200, "." * before + SECRET * times + "." * 5000))
+    hook.answer(respond(200, "." * before + SECRET * times + "." * 5000))
     assert "hunt" not in call(hook.url).text
 
 
 def test_a_bearer_token_is_masked_without_its_prefix(hook: Receiver) -> None:
-    hook.answer(says(401, "unknown: abcdef123"))
+    hook.answer(respond(401, "unknown: abcdef123"))
     assert call(hook.url, secrets=("Bearer abcdef123",)).text == "unknown: [masked]"
 
 
 def test_a_redirect_is_followed_only_within_its_origin(hook: Receiver, other: Receiver) -> None:
-    hook.answer(says(307, Location="/moved"), says(200, "there"))
+    hook.answer(respond(307, Location="/moved"), respond(200, "there"))
     assert call(hook.url) == HttpsAnswer(200, "there")
     assert [arrived.path for arrived in hook.calls] == ["/hook", "/moved"]
-    hook.answer(says(308, Location=f"{other.url}/moved"))
+    hook.answer(respond(308, Location=f"{other.url}/moved"))
     assert call(hook.url, other.url).status == 308
     assert other.calls == []
 
@@ -128,13 +128,13 @@ def test_a_redirect_is_followed_only_within_its_origin(hook: Receiver, other: Re
 def test_a_redirect_that_would_change_the_method_is_returned_as_the_response(
     hook: Receiver, status: int
 ) -> None:
-    hook.answer(says(status, Location="/moved"))
+    hook.answer(respond(status, Location="/moved"))
     assert call(hook.url).status == status
     assert len(hook.calls) == 1
 
 
 def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
-    hook.answer(says(307, Location="/again"))
+    hook.answer(respond(307, Location="/again"))
     assert call(hook.url).status == 307
     assert len(hook.calls) == 4
 
@@ -185,7 +185,7 @@ def test_a_missing_response_is_transient_and_shows_only_the_origin(hook: Receive
         True,
         f"{hook.url} did not answer within 0.2 s.",
     )
-    hook.answer(hangs_up)
+    hook.answer(hang_up)
     error = refusal(hook.url, url=url)
     assert (
         isinstance(error, TransientError),
@@ -207,10 +207,10 @@ def test_a_missing_response_is_transient_and_shows_only_the_origin(hook: Receive
 def test_a_body_that_times_out_keeps_the_status_and_shows_no_partial_secret(
     hook: Receiver, monkeypatch: pytest.MonkeyPatch, started: str, kept: str
 ) -> None:
-    hook.answer(never_ends(202, started))
+    hook.answer(respond_without_end(202, started))
     client = HttpsCallClient(HttpsGuard(exceptions=(hook.url,)), verify=NO_CERTIFICATES)
     calling = client.call(request(f"{hook.url}/hook", timeout_seconds=3600.0))
-    assert over_after(started, calling, 3600.0, monkeypatch) == HttpsAnswer(202, kept)
+    assert result_after_timeout(started, calling, 3600.0, monkeypatch) == HttpsAnswer(202, kept)
 
 
 def test_an_unresolvable_name_is_a_transient_error() -> None:

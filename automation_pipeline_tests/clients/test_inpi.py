@@ -23,7 +23,7 @@ from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.enrichment.models import CompanyFields, SourceError, SourceRecord
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.clients.mock_answers import raising, saying, using
+from automation_pipeline_tests.clients.mock_answers import failing_answer, json_answer, with_client
 from automation_pipeline_tests.clients.registry_clients import (
     NOW,
     OTHER,
@@ -74,7 +74,7 @@ async def at_once(registry: Any, how_many: int) -> list[Any]:
 
 def test_concurrent_calls_share_one_login() -> None:
     register = Inpi()
-    result = using(inpi(register), lambda one: at_once(one, 10))
+    result = with_client(inpi(register), lambda one: at_once(one, 10))
     assert all(isinstance(each, SourceRecord) for each in result)
     assert register.calls == {"login": 1, "read": 10}
     assert register.posted == [{"username": "anna", "password": PASSWORD}]
@@ -95,7 +95,7 @@ def test_concurrent_calls_renew_an_expired_token_once() -> None:
         register.expire()
         return await at_once(one, 5)
 
-    assert all(isinstance(each, SourceRecord) for each in using(inpi(register), ask))
+    assert all(isinstance(each, SourceRecord) for each in with_client(inpi(register), ask))
     assert register.calls["login"] == 2
 
 
@@ -104,7 +104,7 @@ def test_a_refused_new_token_is_an_authentication_error() -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         calls[request.method] += 1
-        return logged_in(saying({}, 401))(request)
+        return logged_in(json_answer({}, 401))(request)
 
     error = fetch(inpi(answer))
     assert (error.error_code, error.http_status) == ("AUTH_ERROR", 401)
@@ -115,7 +115,7 @@ def test_a_refused_password_is_not_retried_before_its_cooldown_ends() -> None:
     register = Inpi(login_status=401)
     now = [NOW]
     one = inpi(register, now=lambda: now[0])
-    result = using(one, lambda each: at_once(each, 10))
+    result = with_client(one, lambda each: at_once(each, 10))
     assert {(each.error_code, each.http_status) for each in result} == {("AUTH_ERROR", 401)}
     assert "INPI_RNE_PASSWORD" in result[0].message
     assert register.calls == {"login": 1}
@@ -151,14 +151,14 @@ def test_a_failed_login_is_reported_and_retried_by_the_next_call(
 
 @every_case("document", [{}, {"token": ""}, []])
 def test_a_login_response_without_a_token_is_an_internal_error(document: object) -> None:
-    assert fetch(inpi(saying(document))).error_code == "INTERNAL_ERROR"
+    assert fetch(inpi(json_answer(document))).error_code == "INTERNAL_ERROR"
 
 
 class ExhaustedLimiter(UnlimitedRate):
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
-        self.asked.append(key)
+        self.keys.append(key)
         assert rate.limit < 5  # logins per 30 seconds, across all processes
         assert rate.period_seconds == 30
         assert max_wait_seconds is not None
@@ -170,7 +170,7 @@ def test_logins_of_all_processes_share_a_rate_limit() -> None:
     error = fetch(inpi(register, limiter=limiter))
     assert (error.error_code, error.http_status, error.retryable) == ("RATE_LIMIT", None, True)
     assert error.is_local
-    assert (register.calls, limiter.asked) == ({}, [LOGIN_KEY])
+    assert (register.calls, limiter.keys) == ({}, [LOGIN_KEY])
 
 
 def test_a_cancelled_login_does_not_block_the_next_call() -> None:
@@ -191,27 +191,27 @@ def test_a_cancelled_login_does_not_block_the_next_call() -> None:
         await asyncio.gather(first, return_exceptions=True)
         return await one.fetch(SIREN, None)
 
-    assert isinstance(using(inpi(answer), ask), SourceRecord)
+    assert isinstance(with_client(inpi(answer), ask), SourceRecord)
 
 
-@every_case("answer", [saying(formality(siren=PROBE_SIREN)), saying({}, 404)])
+@every_case("answer", [json_answer(formality(siren=PROBE_SIREN)), json_answer({}, 404)])
 def test_the_check_succeeds_after_a_login(answer: Any) -> None:
-    using(inpi(logged_in(answer)), lambda one: one.check())
+    with_client(inpi(logged_in(answer)), lambda one: one.check())
 
 
 @every_case(
     ("answer", "kind"),
     [
-        (saying({}, 401), PermanentError),
-        (saying({}, 404), PermanentError),
-        (logged_in(saying({}, 403)), PermanentError),
-        (logged_in(saying({}, 429)), TransientError),
-        (raising(httpx.ConnectError("x")), TransientError),
+        (json_answer({}, 401), PermanentError),
+        (json_answer({}, 404), PermanentError),
+        (logged_in(json_answer({}, 403)), PermanentError),
+        (logged_in(json_answer({}, 429)), TransientError),
+        (failing_answer(httpx.ConnectError("x")), TransientError),
     ],
 )
 def test_a_failed_check_names_the_problem(answer: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="INPI") as caught:
-        using(inpi(answer), lambda one: one.check())
+        with_client(inpi(answer), lambda one: one.check())
     assert PASSWORD not in str(caught.value)
 
 

@@ -20,7 +20,7 @@ from automation_pipeline.enrichment.sources import DatabaseLoginTokens
 from automation_pipeline.storage.claims import DatabaseClaims
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests import simulator_control
-from automation_pipeline_tests.clients.mock_answers import using
+from automation_pipeline_tests.clients.mock_answers import with_client
 from automation_pipeline_tests.clients.registry_clients import SIREN, fetch, formality, inpi
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.registries import UnlimitedRate
@@ -55,14 +55,14 @@ def register(url: str, shared: SharedLogin, clock: FakeClock, password: str) -> 
     return InpiRegister(f"{url}/registries/inpi", account, **options)
 
 
-async def asked(registers: list[InpiRegister]) -> list[SourceRecord | SourceError]:
+async def fetch_all(registers: list[InpiRegister]) -> list[SourceRecord | SourceError]:
     return await asyncio.gather(*(one.fetch(SIREN, None) for one in registers))
 
 
-def all_at_once(registers: list[InpiRegister]) -> list[SourceRecord | SourceError]:
+def fetch_concurrently(registers: list[InpiRegister]) -> list[SourceRecord | SourceError]:
     async def ask() -> list[SourceRecord | SourceError]:
         try:
-            return await asked(registers)
+            return await fetch_all(registers)
         finally:
             for one in registers:
                 await one.aclose()
@@ -79,32 +79,32 @@ def test_processes_share_one_login(
     simulator_url: str, shared: SharedLogin, clock: FakeClock
 ) -> None:
     for _ in range(2):  # the second round uses the stored token
-        crew = [
+        registers = [
             register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)
             for _ in range(CREW)
         ]
-        assert all(isinstance(result, SourceRecord) for result in all_at_once(crew))
+        assert all(isinstance(result, SourceRecord) for result in fetch_concurrently(registers))
     assert logins(simulator_url) == 1
 
 
 def test_processes_renew_an_expired_token_once(
     simulator_url: str, shared: SharedLogin, clock: FakeClock
 ) -> None:
-    crew = [
+    registers = [
         register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD) for _ in range(CREW)
     ]
-    all_at_once(crew)
+    fetch_concurrently(registers)
     simulator_control.expire_inpi_tokens(simulator_url)
-    assert all(isinstance(result, SourceRecord) for result in all_at_once(crew))
+    assert all(isinstance(result, SourceRecord) for result in fetch_concurrently(registers))
     assert logins(simulator_url) == 2
 
 
 def test_a_token_past_its_lifetime_is_not_used(
     simulator_url: str, shared: SharedLogin, clock: FakeClock
 ) -> None:
-    all_at_once([register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)])
+    fetch_concurrently([register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)])
     clock.advance(subject.TOKEN_LIFETIME)
-    all_at_once([register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)])
+    fetch_concurrently([register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)])
     totals = simulator_control.registry_totals(simulator_url)["sources"]
     assert (totals["inpi.login"]["calls"], totals["inpi"]["statuses"]) == (2, {"200": 4})
 
@@ -113,9 +113,11 @@ def test_a_wrong_password_is_tried_once_across_processes(
     simulator_url: str, shared: SharedLogin, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
-    crew = [register(simulator_url, shared, clock, "wr0ng") for _ in range(CREW)]
+    registers = [register(simulator_url, shared, clock, "wr0ng") for _ in range(CREW)]
     for _ in range(2):
-        errors = [result for result in all_at_once(crew) if isinstance(result, SourceError)]
+        errors = [
+            result for result in fetch_concurrently(registers) if isinstance(result, SourceError)
+        ]
         assert Counter((one.error_code, one.is_local) for one in errors) == {
             ("AUTH_ERROR", False): 1,
             ("RATE_LIMIT", True): CREW - 1,
@@ -176,7 +178,7 @@ def test_a_cancelled_login_releases_the_login_claim(shared: SharedLogin) -> None
         raise AssertionError
 
     login_started = asyncio.Event()
-    using(inpi(never, shared=shared), give_up)
+    with_client(inpi(never, shared=shared), give_up)
     assert shared.claims.holder(LOGIN_CLAIM) is None
     assert isinstance(fetch(inpi(FailingLogin(), shared=shared)), SourceRecord)
 
@@ -197,13 +199,13 @@ def services(url: str, database_url: str, clock: FakeClock, password: str) -> Se
         "inpi_rne_username": simulator_control.INPI_USERNAME,
         "inpi_rne_password": SecretStr(password),
     }
-    where = {
+    addresses = {
         "database_url": database_url,
         "inpi_rne_base_url": f"{url}/registries/inpi",
         "redis_url": None,
     }
-    patient = {"enrichment_timeout_seconds": LONG}
-    return Services(Settings().model_copy(update={**account, **where, **patient}), clock)
+    timeouts = {"enrichment_timeout_seconds": LONG}
+    return Services(Settings().model_copy(update={**account, **addresses, **timeouts}), clock)
 
 
 def test_the_services_of_every_process_share_the_login(
@@ -220,11 +222,11 @@ def test_the_services_of_every_process_share_the_login(
 def test_the_check_tests_the_password_despite_a_shared_token(
     simulator_url: str, shared: SharedLogin, database_url: str, clock: FakeClock
 ) -> None:
-    all_at_once([register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)])
+    fetch_concurrently([register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)])
     one = services(simulator_url, database_url, clock, "wr0ng")
-    apart = one.registry(SourceApi.INPI)
-    assert apart is not None
+    separate = one.registry(SourceApi.INPI)
+    assert separate is not None
     with pytest.raises(PermanentError, match="INPI_RNE_PASSWORD"):
-        using(apart.registry, lambda registry: registry.check())
+        with_client(separate.registry, lambda registry: registry.check())
     one.database.dispose()
     assert shared.tokens.current() is not None

@@ -21,7 +21,7 @@ from automation_pipeline.clients.llm import (
     question_json,
 )
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
-from automation_pipeline_tests.clients.mock_answers import saying, using
+from automation_pipeline_tests.clients.mock_answers import json_answer, with_client
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 KEY = "sk-s3cret0123"
@@ -46,7 +46,7 @@ def client(
 
 
 def ask(answer: Any, question: Question = QUESTION, **options: Any) -> Reply:
-    return using(client(answer, **options), lambda model: model.ask(question))
+    return with_client(client(answer, **options), lambda model: model.ask(question))
 
 
 def error(answer: Any, **options: Any) -> AutomationError:
@@ -105,8 +105,8 @@ def test_a_question_is_one_json_post() -> None:
     ],
 )
 def test_a_malformed_completion_is_reported_with_the_path(body: bytes, where: str) -> None:
-    met = error(lambda _: httpx.Response(200, content=body))
-    assert (type(met), str(met)) == (
+    raised = error(lambda _: httpx.Response(200, content=body))
+    assert (type(raised), str(raised)) == (
         ModelAnswerError,
         f"{FAILED}: the provider answered something that is not a completion ({where}).",
     )
@@ -151,7 +151,7 @@ ACCESS, BASE, MODEL = (f" (check LLM_{name})" for name in ("API_KEY", "BASE_URL"
 
 
 @pytest.mark.parametrize(
-    ("status", "document", "kind", "says"),
+    ("status", "document", "kind", "message"),
     [
         (
             401,
@@ -220,20 +220,20 @@ ACCESS, BASE, MODEL = (f" (check LLM_{name})" for name in ("API_KEY", "BASE_URL"
     ],
 )
 def test_each_status_has_its_error_type_and_message(
-    status: int, document: object, kind: type[AutomationError], says: str
+    status: int, document: object, kind: type[AutomationError], message: str
 ) -> None:
-    asked: list[str] = []
+    paths: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url.path)
+        paths.append(request.url.path)
         return httpx.Response(
             status, json=document, headers={"Location": "/elsewhere"} if status == 302 else {}
         )
 
-    met = error(answer)
-    result = says.replace("{", "provider_message=").replace("}", "")
-    assert (type(met), str(met)) == (kind, f"{FAILED} status={status} {result}".rstrip())
-    assert asked == ["/v1/chat/completions"]
+    raised = error(answer)
+    result = message.replace("{", "provider_message=").replace("}", "")
+    assert (type(raised), str(raised)) == (kind, f"{FAILED} status={status} {result}".rstrip())
+    assert paths == ["/v1/chat/completions"]
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 503])
@@ -253,16 +253,16 @@ def test_each_status_has_its_error_type_and_message(
 def test_the_retry_after_of_the_provider_is_kept(
     status: int, headers: dict[str, str], wait: float | None
 ) -> None:
-    met = error(saying({}, status, **headers))
-    assert isinstance(met, TransientError)
-    assert met.retry_after_seconds == wait
+    raised = error(json_answer({}, status, **headers))
+    assert isinstance(raised, TransientError)
+    assert raised.retry_after_seconds == wait
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 404, 429, 503])
 def test_a_key_echoed_by_the_provider_is_masked(status: int) -> None:
-    met = error(saying(refusing(f"{'x' * 490} {KEY} is wrong", KEY), status))
-    assert KEY[:8] not in f"{met!s} {met!r} {vars(met)}"
-    assert "*** is" in str(met)
+    raised = error(json_answer(refusing(f"{'x' * 490} {KEY} is wrong", KEY), status))
+    assert KEY[:8] not in f"{raised!s} {raised!r} {vars(raised)}"
+    assert "*** is" in str(raised)
 
 
 @pytest.mark.parametrize(
@@ -280,9 +280,9 @@ def test_an_unreachable_server_is_transient_and_the_request_is_not_quoted(
     def answer(_: httpx.Request) -> httpx.Response:
         raise raised
 
-    met = error(answer)
-    assert str(met) == f"{FAILED}: the provider could not be reached{how}"
-    assert (type(met), met.__cause__, met.__suppress_context__) == (
+    raised = error(answer)
+    assert str(raised) == f"{FAILED}: the provider could not be reached{how}"
+    assert (type(raised), raised.__cause__, raised.__suppress_context__) == (
         TransientError,
         None,
         True,
@@ -312,7 +312,7 @@ class Body(httpx.AsyncByteStream):
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "says"),
+    ("status", "kind", "message"),
     [
         (200, ModelAnswerError, f"{FAILED}: the answer cannot be read: it is larger than 8 MB."),
         (400, ModelRefusedError, f"{FAILED} status=400"),
@@ -320,11 +320,11 @@ class Body(httpx.AsyncByteStream):
     ],
 )
 def test_reading_stops_at_the_maximum_body_size(
-    status: int, kind: type[AutomationError], says: str
+    status: int, kind: type[AutomationError], message: str
 ) -> None:
     body = Body(b" " * 100_000)
-    met = error(lambda _: httpx.Response(status, stream=body))
-    assert (type(met), str(met)) == (kind, says)
+    raised = error(lambda _: httpx.Response(status, stream=body))
+    assert (type(raised), str(raised)) == (kind, message)
     assert body.sent <= 8_200_000
     assert body.closed
 
@@ -339,9 +339,9 @@ def test_an_unfinished_call_times_out(trickles: bool) -> None:
         return httpx.Response(200, stream=body)
 
     began = perf_counter()
-    met = error(answer, timeout_seconds=0.1)
+    raised = error(answer, timeout_seconds=0.1)
     assert perf_counter() - began < 20
-    assert (type(met), str(met)) == (
+    assert (type(raised), str(raised)) == (
         TransientError,
         f"{FAILED}: the provider did not answer in time.",
     )
@@ -360,4 +360,4 @@ def test_a_cancelled_call_ends_its_tasks_and_closes_its_response() -> None:
         assert body.closed
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    using(client(lambda _: httpx.Response(200, stream=body)), cancelled)
+    with_client(client(lambda _: httpx.Response(200, stream=body)), cancelled)

@@ -7,7 +7,7 @@ from automation_pipeline.clients.http import bare_key
 from automation_pipeline.clients.llm import ModelAnswerError, ModelRefusedError, chat_root
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.clients.mock_answers import saying, using
+from automation_pipeline_tests.clients.mock_answers import json_answer, with_client
 from automation_pipeline_tests.clients.test_llm import KEY, ROOT, ask, client, completion, refusing
 
 
@@ -43,7 +43,7 @@ def test_a_base_url_that_is_not_http_is_refused_at_construction(configured: str)
     with pytest.raises(
         PermanentError, match=r"^LLM address is not one of the web \(set LLM_BASE_URL\)$"
     ):
-        client(saying({}), base_url=configured)
+        client(json_answer({}), base_url=configured)
 
 
 @every_case(
@@ -56,14 +56,14 @@ def test_a_base_url_that_is_not_http_is_refused_at_construction(configured: str)
 def test_the_query_of_the_base_url_is_kept_and_the_model_name_is_escaped(
     base_url: str, path: str
 ) -> None:
-    asked: list[str] = []
+    paths: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url.raw_path.decode())
-        return httpx.Response(200, json={"data": []} if len(asked) == 1 else {"id": "org/model"})
+        paths.append(request.url.raw_path.decode())
+        return httpx.Response(200, json={"data": []} if len(paths) == 1 else {"id": "org/model"})
 
-    using(client(answer, base_url=base_url, model="org/model"), lambda model: model.check())
-    assert asked[1] == path
+    with_client(client(answer, base_url=base_url, model="org/model"), lambda model: model.check())
+    assert paths[1] == path
 
 
 @every_case(
@@ -80,7 +80,7 @@ def test_a_self_hosted_server_needs_no_key(key: str | None, header: str | None) 
 @every_case("key", [None, "", ' "" '])
 def test_openai_requires_a_key(key: str | None) -> None:
     with pytest.raises(PermanentError) as caught:
-        client(saying({}), key=key, base_url="https://API.openai.com/v1")
+        client(json_answer({}), key=key, base_url="https://API.openai.com/v1")
     assert str(caught.value) == "LLM API key not configured (set LLM_API_KEY)"
 
 
@@ -88,7 +88,7 @@ def test_a_key_with_invalid_header_characters_is_refused_without_being_shown() -
     with pytest.raises(
         PermanentError, match=r"^LLM API key holds characters that cannot be sent"
     ) as caught:
-        client(saying({}), key="sk-é")
+        client(json_answer({}), key="sk-é")
     assert "sk-" not in str(caught.value)
     assert bare_key("sk-é") == "sk-é"
 
@@ -134,9 +134,9 @@ def test_the_check_lists_models_and_falls_back_to_a_completion(
         status, document = left.pop(0)
         return httpx.Response(status, json=document)
 
-    met: AutomationError | None = None
+    raised: AutomationError | None = None
     try:
-        using(client(answer), lambda model: model.check())
+        with_client(client(answer), lambda model: model.check())
     except AutomationError as error:
-        met = error
-    assert (type(met) if met else None, left) == (kind, [])
+        raised = error
+    assert (type(raised) if raised else None, left) == (kind, [])

@@ -23,7 +23,7 @@ from automation_pipeline.clients.registries import (
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
-from automation_pipeline_tests.clients.mock_answers import raising, saying
+from automation_pipeline_tests.clients.mock_answers import failing_answer, json_answer
 from automation_pipeline_tests.clients.registry_clients import (
     PASSWORD,
     ROOT,
@@ -73,7 +73,7 @@ def test_each_status_has_its_error_code(
     registry: tuple[Any, Any], status: int, code: str, retryable: bool
 ) -> None:
     make, _ = registry
-    error = fetch(make(saying({}, status, Location="https://elsewhere.test/")))
+    error = fetch(make(json_answer({}, status, Location="https://elsewhere.test/")))
     assert isinstance(error, SourceError)
     assert (error.error_code, error.http_status, error.retryable) == (code, status, retryable)
     assert f"status {status}" in error.message
@@ -81,7 +81,7 @@ def test_each_status_has_its_error_code(
 
 
 def test_401_names_the_setting_to_check(registry: tuple[Any, Any]) -> None:
-    error = fetch(registry[0](saying({}, 401)))
+    error = fetch(registry[0](json_answer({}, 401)))
     assert (error.error_code, error.http_status, error.retryable) == ("AUTH_ERROR", 401, False)
     assert "check " in error.message
 
@@ -101,7 +101,7 @@ def test_401_names_the_setting_to_check(registry: tuple[Any, Any]) -> None:
 def test_a_missing_response_has_no_status_and_is_retryable(
     registry: tuple[Any, Any], error: Exception, code: str
 ) -> None:
-    message = fetch(registry[0](raising(error)))
+    message = fetch(registry[0](failing_answer(error)))
     assert (message.error_code, message.http_status, message.retryable) == (code, None, True)
     assert TOKEN not in message.message
     assert ROOT not in message.message
@@ -113,7 +113,7 @@ def test_a_missing_response_has_no_status_and_is_retryable(
 def test_the_retry_after_of_a_registry_is_returned(
     registry: tuple[Any, Any], header: str, wait: float | None
 ) -> None:
-    assert fetch(registry[0](saying({}, 429, Retry_After=header))).retry_after_seconds == wait
+    assert fetch(registry[0](json_answer({}, 429, Retry_After=header))).retry_after_seconds == wait
 
 
 class Endless(httpx.AsyncByteStream):
@@ -171,16 +171,16 @@ def test_every_call_has_a_user_agent_and_is_counted(
     registry: tuple[Any, Any], request: pytest.FixtureRequest
 ) -> None:
     make, document = registry
-    asked: list[httpx.Request] = []
+    requests: list[httpx.Request] = []
 
-    def answer(question: httpx.Request) -> httpx.Response:
-        asked.append(question)
+    def answer(received: httpx.Request) -> httpx.Response:
+        requests.append(received)
         return httpx.Response(200, json=document)
 
     meter = Meter()
     assert isinstance(fetch(make(answer, meter=meter)), SourceRecord)
-    assert asked[0].headers["User-Agent"] == USER_AGENT
-    assert str(asked[0].url).startswith(f"{ROOT}/")
+    assert requests[0].headers["User-Agent"] == USER_AGENT
+    assert str(requests[0].url).startswith(f"{ROOT}/")
     provider = request.node.callspec.params["registry"]
     assert meter.drain()["provider_calls_total", f'provider="{provider}",status="200"'] >= 1
 
@@ -189,15 +189,15 @@ def test_a_client_works_in_successive_event_loops(
     registry: tuple[Any, Any],
 ) -> None:
     make, document = registry
-    one = make(saying(document))
+    one = make(json_answer(document))
     assert [isinstance(fetch(one), SourceRecord) for _ in range(2)] == [True, True]
 
 
 def test_no_error_contains_a_secret(registry: tuple[Any, Any]) -> None:
     make, _ = registry
     for answer in (
-        saying({"message": f"{TOKEN} {PASSWORD}"}, 400),
-        saying({"errors": [{"code": TOKEN}]}, 422),
+        json_answer({"message": f"{TOKEN} {PASSWORD}"}, 400),
+        json_answer({"errors": [{"code": TOKEN}]}, 422),
     ):
         result = repr(fetch(make(answer)))
         assert TOKEN not in result
@@ -245,7 +245,7 @@ def test_nul_characters_are_removed_from_responses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "message"),
     [
         (None, "it is larger than 1 MB, or compressed"),
         (b"", "it is not JSON"),
@@ -261,11 +261,11 @@ def test_nul_characters_are_removed_from_responses() -> None:
     ],
 )
 def test_an_unusable_response_is_refused_without_being_quoted(
-    body: bytes | None, says: str
+    body: bytes | None, message: str
 ) -> None:
     with pytest.raises(RegistryFormatError) as caught:
         read(body)
-    assert str(caught.value) == says
+    assert str(caught.value) == message
     assert "s3cret" not in str(caught.value)
 
 

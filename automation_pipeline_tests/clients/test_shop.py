@@ -14,7 +14,7 @@ from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.shop import CallFailure
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.clients.mock_answers import raising, saying, using
+from automation_pipeline_tests.clients.mock_answers import failing_answer, json_answer, with_client
 from automation_pipeline_tests.clients.shopify_client import (
     PATH,
     TOKEN,
@@ -52,9 +52,9 @@ def test_every_call_is_one_graphql_post(
     assert (request.method, str(request.url)) == ("POST", f"https://shop.test{PATH}")
     assert request.headers["X-Shopify-Access-Token"] == TOKEN
     assert request.headers["Content-Type"] == "application/json"
-    asked = json.loads(request.content)
-    assert asked["query"] == query
-    assert variables is None or asked["variables"] == variables
+    sent = json.loads(request.content)
+    assert sent["query"] == query
+    assert variables is None or sent["variables"] == variables
 
 
 def test_a_catalogue_cursor_is_passed_unchanged() -> None:
@@ -66,7 +66,7 @@ def test_a_catalogue_cursor_is_passed_unchanged() -> None:
 
 
 def test_call_costs_are_below_the_maximum_query_cost() -> None:
-    costs = client(saying({})).costs
+    costs = client(json_answer({})).costs
     assert (costs.page, costs.prices, costs.each_price, costs.write) == (753, 1, 1, 10)
 
 
@@ -79,7 +79,7 @@ OUTCOME_UNKNOWN = ("network", True, True)
 
 
 @every_case(
-    ("error", "expected", "says"),
+    ("error", "expected", "message"),
     [
         (
             httpx.ConnectError("x"),
@@ -107,16 +107,16 @@ OUTCOME_UNKNOWN = ("network", True, True)
 )
 @every_case("ask", [page, prices, write])
 def test_a_call_without_a_response_reports_whether_its_outcome_is_unknown(
-    error: Exception, expected: tuple[str, bool, bool], says: str, ask: Any
+    error: Exception, expected: tuple[str, bool, bool], message: str, ask: Any
 ) -> None:
-    called = ask(raising(error))
+    called = ask(failing_answer(error))
     assert (called.value, verdict(called.failure), called.bucket, called.request_id) == (
         None,
         expected,
         None,
         None,
     )
-    assert says in called.failure.message
+    assert message in called.failure.message
     assert TOKEN not in called.failure.message
     assert PATH not in called.failure.message
 
@@ -171,8 +171,8 @@ def test_a_body_that_is_not_graphql_is_a_failure(
 
 def test_every_call_is_counted() -> None:
     meter = Meter()
-    page(saying(catalogue()), meter=meter)
-    write(saying({}, 429), meter=meter)
+    page(json_answer(catalogue()), meter=meter)
+    write(json_answer({}, 429), meter=meter)
     counted = meter.drain()
     assert counted["provider_calls_total", 'provider="shop",status="200"'] == 1
     assert counted["provider_calls_total", 'provider="shop",status="429"'] == 1
@@ -181,7 +181,7 @@ def test_every_call_is_counted() -> None:
 @every_case("token", [None, "", "  ", "tökén", "a\nb"])
 def test_a_missing_or_unsendable_token_is_refused(token: str | None) -> None:
     with pytest.raises(PermanentError, match="SHOP_API_TOKEN"):
-        client(saying({}), token=token)
+        client(json_answer({}), token=token)
 
 
 @every_case(
@@ -199,7 +199,7 @@ def test_a_missing_or_unsendable_token_is_refused(token: str | None) -> None:
 )
 def test_a_base_url_that_is_not_http_is_refused_at_construction(address: str) -> None:
     with pytest.raises(PermanentError, match="SHOP_API_BASE_URL"):
-        client(saying({}), base_url=address)
+        client(json_answer({}), base_url=address)
 
 
 @every_case(
@@ -219,31 +219,31 @@ def test_the_check_succeeds_when_the_shop_answers() -> None:
         assert json.loads(request.content)["query"] == WHO
         return httpx.Response(200, json={"data": {"shop": {"currencyCode": "EUR"}}})
 
-    using(client(answer), lambda opened: opened.check())
+    with_client(client(answer), lambda opened: opened.check())
 
 
 @every_case(
-    ("answer", "kind", "says"),
+    ("answer", "kind", "message"),
     [
         (
-            saying({"errors": "[API] Invalid API key"}, 401),
+            json_answer({"errors": "[API] Invalid API key"}, 401),
             PermanentError,
             "Invalid API key (check SHOP_API_TOKEN)",
         ),
-        (saying({}, 404), PermanentError, "SHOP_API_BASE_URL"),
-        (saying({}, 503, Retry_After="7"), TransientError, "answered 503"),
-        (saying(failing("Throttled", "THROTTLED")), TransientError, "is busy"),
-        (saying(failing("no", "ACCESS_DENIED")), PermanentError, "no"),
-        (saying({"data": {"shop": None}}), TransientError, "not understood"),
-        (raising(httpx.ConnectError("x")), TransientError, "could not be reached"),
+        (json_answer({}, 404), PermanentError, "SHOP_API_BASE_URL"),
+        (json_answer({}, 503, Retry_After="7"), TransientError, "answered 503"),
+        (json_answer(failing("Throttled", "THROTTLED")), TransientError, "is busy"),
+        (json_answer(failing("no", "ACCESS_DENIED")), PermanentError, "no"),
+        (json_answer({"data": {"shop": None}}), TransientError, "not understood"),
+        (failing_answer(httpx.ConnectError("x")), TransientError, "could not be reached"),
     ],
 )
 def test_a_failed_shop_check_names_the_problem(
-    answer: Any, kind: type[Exception], says: str
+    answer: Any, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        using(client(answer), lambda opened: opened.check())
-    assert says in str(caught.value)
+        with_client(client(answer), lambda opened: opened.check())
+    assert message in str(caught.value)
     assert str(caught.value).endswith(".")
     assert type(caught.value) is kind
 
@@ -271,4 +271,4 @@ def test_a_cancelled_call_does_not_block_closing_the_shop() -> None:
 def test_prices_of_many_variants_take_one_call() -> None:
     ids = [str(number) for number in range(1, 251)]
     answered = price_document(*(priced(int(each)) for each in ids))
-    assert len(prices(saying(answered), *ids).value) == 250
+    assert len(prices(json_answer(answered), *ids).value) == 250

@@ -13,7 +13,7 @@ from automation_pipeline.pricing.models.shop import (
     format_amount,
 )
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.clients.mock_answers import saying
+from automation_pipeline_tests.clients.mock_answers import json_answer
 from automation_pipeline_tests.clients.shopify_client import (
     catalogue,
     node,
@@ -25,7 +25,7 @@ from automation_pipeline_tests.clients.shopify_client import (
 
 
 def only(**changed: object) -> Variant:
-    (variant,) = page(saying(catalogue(node(1, **changed)))).value.variants
+    (variant,) = page(json_answer(catalogue(node(1, **changed)))).value.variants
     return variant
 
 
@@ -88,15 +88,15 @@ def test_optional_and_empty_variant_fields_are_normalised(
     ],
 )
 def test_amounts_use_the_currency_of_the_response(currency: str, text: str, amount: int) -> None:
-    (variant,) = page(saying(catalogue(node(1, price=text), currency=currency))).value.variants
+    (variant,) = page(json_answer(catalogue(node(1, price=text), currency=currency))).value.variants
     assert (variant.amount, variant.currency) == (amount, currency)
-    assert prices(saying(price_document(priced(1, text, None), currency=currency))).value == {
+    assert prices(json_answer(price_document(priced(1, text, None), currency=currency))).value == {
         "1": Price(amount, currency)
     }
 
 
 @every_case(
-    ("after", "has_next", "asked", "expected"),
+    ("after", "has_next", "requested_after", "expected"),
     [
         ("abc", True, None, "abc"),
         ("abc", False, None, None),
@@ -105,22 +105,23 @@ def test_amounts_use_the_currency_of_the_response(currency: str, text: str, amou
     ],
 )
 def test_the_next_page_starts_at_the_end_cursor(
-    after: str | None, has_next: bool, asked: str | None, expected: str | None
+    after: str | None, has_next: bool, requested_after: str | None, expected: str | None
 ) -> None:
     document = catalogue()
     document["data"]["productVariants"]["pageInfo"] = {"hasNextPage": has_next, "endCursor": after}
-    assert page(saying(document), asked).value == CataloguePage((), expected)
+    assert page(json_answer(document), requested_after).value == CataloguePage((), expected)
 
 
 @every_case(
-    ("after", "asked"), [(None, None), ("", None), ("a", "a"), (7, None), ("x" * 3000, None)]
+    ("after", "requested_after"),
+    [(None, None), ("", None), ("a", "a"), (7, None), ("x" * 3000, None)],
 )
 def test_a_page_with_a_missing_or_repeated_cursor_is_a_server_failure(
-    after: object, asked: str | None
+    after: object, requested_after: str | None
 ) -> None:
     document = catalogue(node())
     document["data"]["productVariants"]["pageInfo"] = {"hasNextPage": True, "endCursor": after}
-    assert page(saying(document), asked).failure.kind is FailureKind.SERVER
+    assert page(json_answer(document), requested_after).failure.kind is FailureKind.SERVER
 
 
 def denied(*path: object, code: object = "ACCESS_DENIED") -> dict[str, Any]:
@@ -140,7 +141,7 @@ HIDDEN = denied(*AT, "inventoryItem", "unitCost")
     ],
 )
 def test_a_cost_denied_to_the_token_is_read_as_none(item: object, errors: list[object]) -> None:
-    called = page(saying(catalogue(node(1, inventoryItem=item)) | {"errors": errors}))
+    called = page(json_answer(catalogue(node(1, inventoryItem=item)) | {"errors": errors}))
     assert called.failure is None
     assert [(one.cost, one.amount) for one in called.value.variants] == [(None, 1999)]
 
@@ -160,12 +161,12 @@ def test_a_cost_denied_to_the_token_is_read_as_none(item: object, errors: list[o
     ],
 )
 def test_any_other_error_fails_the_page(errors: object) -> None:
-    assert page(saying(catalogue(node()) | {"errors": errors})).value is None
+    assert page(json_answer(catalogue(node()) | {"errors": errors})).value is None
 
 
 def test_denied_access_beyond_the_cost_is_an_authorization_failure() -> None:
     for data in (catalogue(None)["data"], {"productVariants": None}, None):
-        failure = page(saying({"data": data, "errors": [HIDDEN]})).failure
+        failure = page(json_answer({"data": data, "errors": [HIDDEN]})).failure
         assert (failure.kind, failure.message) == (
             FailureKind.AUTHORIZATION,
             "The shop answered with an error: Access denied.",
@@ -209,7 +210,7 @@ NONSENSE = [
 def test_one_malformed_variant_fails_the_page_with_a_retryable_failure(
     changed: dict[str, Any],
 ) -> None:
-    called = page(saying(catalogue(node(1), node(2, **changed), after="more")))
+    called = page(json_answer(catalogue(node(1), node(2, **changed), after="more")))
     assert called.value is None
     assert (called.failure.kind, called.failure.retryable) == (FailureKind.SERVER, True)
     assert called.failure.message.startswith("The shop's answer is not understood: ")
@@ -218,9 +219,11 @@ def test_one_malformed_variant_fails_the_page_with_a_retryable_failure(
 
 @every_case("currency", [None, "", "eur", "EURO", 978, "E\0R"])
 def test_amounts_without_a_valid_currency_are_a_server_failure(currency: object) -> None:
-    assert page(saying(catalogue(node(), currency=currency))).failure.kind is FailureKind.SERVER
     assert (
-        prices(saying(price_document(priced(1), currency=currency))).failure.kind
+        page(json_answer(catalogue(node(), currency=currency))).failure.kind is FailureKind.SERVER
+    )
+    assert (
+        prices(json_answer(price_document(priced(1), currency=currency))).failure.kind
         is FailureKind.SERVER
     )
 
@@ -229,7 +232,7 @@ def test_prices_include_only_requested_variants_known_to_the_shop() -> None:
     answered = price_document(
         priced(1, "1.00", None), None, {}, priced(3, None), priced(4, "4.00", "5.00"), priced(99)
     )
-    assert prices(saying(answered), "1", "2", "3", "4").value == {
+    assert prices(json_answer(answered), "1", "2", "3", "4").value == {
         "1": Price(100, "EUR"),
         "4": Price(400, "EUR", 500),
     }
@@ -237,13 +240,13 @@ def test_prices_include_only_requested_variants_known_to_the_shop() -> None:
 
 @every_case("nodes", [[7], ["1"], [priced(1, "x")], [priced(1, 3)], [{"id": "1", "price": "1.00"}]])
 def test_malformed_prices_are_a_server_failure(nodes: list[object]) -> None:
-    assert prices(saying(price_document(*nodes))).failure.kind is FailureKind.SERVER
+    assert prices(json_answer(price_document(*nodes))).failure.kind is FailureKind.SERVER
 
 
 @given(amount=st.integers(0, 10**12), currency=st.sampled_from(["EUR", "JPY", "KWD"]))
 def test_amounts_survive_a_round_trip(amount: int, currency: str) -> None:
 
     text = format_amount(amount, currency)
-    assert prices(saying(price_document(priced(1, text, text), currency=currency))).value == {
+    assert prices(json_answer(price_document(priced(1, text, text), currency=currency))).value == {
         "1": Price(amount, currency, amount)
     }

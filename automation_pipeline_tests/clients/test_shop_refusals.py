@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import BucketStatus, CallFailure
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.clients.mock_answers import saying
+from automation_pipeline_tests.clients.mock_answers import json_answer
 from automation_pipeline_tests.clients.shopify_client import (
     NOW,
     PATH,
@@ -61,7 +61,7 @@ def test_each_status_has_its_failure_kind(
 
 
 @every_case(
-    ("errors", "says"),
+    ("errors", "message"),
     [
         ("Exceeded 2 calls per second.", "The shop answered 422: Exceeded 2 calls per second."),
         (
@@ -79,8 +79,8 @@ def test_each_status_has_its_failure_kind(
         ({"field": {"deep": ["x"]}}, "The shop answered 422: field."),
     ],
 )
-def test_every_form_of_error_message_is_read(errors: object, says: str) -> None:
-    assert page(saying({"errors": errors}, 422)).failure.message == says
+def test_every_form_of_error_message_is_read(errors: object, message: str) -> None:
+    assert page(json_answer({"errors": errors}, 422)).failure.message == message
 
 
 @every_case(
@@ -88,7 +88,7 @@ def test_every_form_of_error_message_is_read(errors: object, says: str) -> None:
     [(401, "SHOP_API_TOKEN"), (403, "scopes"), (404, "SHOP_API_BASE_URL and SHOP_API_VERSION")],
 )
 def test_known_failures_name_the_setting_to_check(status: int, advice: str) -> None:
-    assert advice in page(saying({}, status)).failure.message
+    assert advice in page(json_answer({}, status)).failure.message
 
 
 @every_case(
@@ -110,7 +110,7 @@ def test_known_failures_name_the_setting_to_check(status: int, advice: str) -> N
 def test_the_retry_after_of_the_shop_is_kept(
     header: str, seconds: float | None, status: int
 ) -> None:
-    assert page(saying({}, status, Retry_After=header)).failure.retry_after_seconds == seconds
+    assert page(json_answer({}, status, Retry_After=header)).failure.retry_after_seconds == seconds
 
 
 @every_case(
@@ -127,7 +127,7 @@ def test_a_throttled_response_waits_for_the_bucket_to_refill(
     available: float, requested: float | None, rate: float, seconds: float | None
 ) -> None:
     answered = failing("Throttled", "THROTTLED") | costing(available, requested, rate)
-    called = write(saying(answered))
+    called = write(json_answer(answered))
     assert called.is_throttled
     assert verdict(called.failure) == ("rate_limit", True, False)
     assert called.failure.retry_after_seconds == seconds
@@ -135,10 +135,12 @@ def test_a_throttled_response_waits_for_the_bucket_to_refill(
 
 def test_a_throttled_response_without_a_bucket_uses_the_retry_after_header() -> None:
     assert (
-        page(saying(failing("Throttled", "throttled"), Retry_After="4")).failure.retry_after_seconds
+        page(
+            json_answer(failing("Throttled", "throttled"), Retry_After="4")
+        ).failure.retry_after_seconds
         == 4
     )
-    assert page(saying(failing("Throttled", "throttled"))).failure.retry_after_seconds is None
+    assert page(json_answer(failing("Throttled", "throttled"))).failure.retry_after_seconds is None
 
 
 @every_case(
@@ -167,7 +169,7 @@ def test_a_throttled_response_without_a_bucket_uses_the_retry_after_header() -> 
 def test_errors_take_precedence_over_data(
     answered: dict[str, Any], expected: tuple[str, bool, bool]
 ) -> None:
-    called = write(saying(answered))
+    called = write(json_answer(answered))
     assert (called.value, verdict(called.failure)) == (None, expected)
 
 
@@ -176,11 +178,11 @@ def test_throttling_takes_precedence_over_other_errors() -> None:
         {"message": "a", "extensions": {"code": "OTHER"}},
         {"message": "b", "extensions": {"code": "THROTTLED"}},
     ]
-    assert page(saying({"errors": errors})).is_throttled
+    assert page(json_answer({"errors": errors})).is_throttled
 
 
 def test_a_query_with_data_and_errors_fails_with_a_known_outcome() -> None:
-    failure = prices(saying(failing("no", "ACCESS_DENIED", **price_document()))).failure
+    failure = prices(json_answer(failing("no", "ACCESS_DENIED", **price_document()))).failure
     assert (verdict(failure), failure.message) == (
         ("authorization", False, False),
         "The shop answered with an error: no.",
@@ -189,7 +191,7 @@ def test_a_query_with_data_and_errors_fails_with_a_known_outcome() -> None:
 
 @every_case("errors", [None, [], {}, ""])
 def test_an_empty_errors_field_is_no_failure(errors: object) -> None:
-    assert page(saying(catalogue() | {"errors": errors})).failure is None
+    assert page(json_answer(catalogue() | {"errors": errors})).failure is None
 
 
 @every_case(
@@ -229,18 +231,18 @@ def test_the_bucket_status_is_returned_from_every_response(
 
 @every_case("status", [200, 429, 500])
 def test_every_response_has_its_request_id(status: int) -> None:
-    assert page(saying({"errors": "no"}, status, X_Request_Id="abc-1")).request_id == "abc-1"
-    assert len(page(saying(catalogue(), 200, X_Request_Id="x" * 9000)).request_id) == 200
-    assert page(saying(catalogue())).request_id is None
+    assert page(json_answer({"errors": "no"}, status, X_Request_Id="abc-1")).request_id == "abc-1"
+    assert len(page(json_answer(catalogue(), 200, X_Request_Id="x" * 9000)).request_id) == 200
+    assert page(json_answer(catalogue())).request_id is None
 
 
 def test_messages_are_short_and_show_neither_token_nor_path() -> None:
     pieces = f"{TOKEN[:4]}\0{TOKEN[4:]} {TOKEN[:4]}\u200b{TOKEN[4:]}"
     for result in (f"No {TOKEN} at {ROOT}", f"Nothing at {PATH}", pieces, "\0\n" + TOKEN * 1000):
         for answer in (
-            saying({"errors": result}, 404),
-            saying(failing(result)),
-            saying({"errors": {result: [result]}}, 401),
+            json_answer({"errors": result}, 404),
+            json_answer(failing(result)),
+            json_answer({"errors": {result: [result]}}, 401),
         ):
             message = page(answer).failure.message
             assert len(message) < 450
@@ -280,5 +282,5 @@ def test_any_response_body_becomes_a_failure_without_an_exception(
 
 def test_retry_after_dates_are_relative_to_the_injected_clock() -> None:
     later = NOW + timedelta(seconds=30)
-    answered = saying({}, 429, Retry_After="Mon, 04 May 2026 10:01:30 GMT")
+    answered = json_answer({}, 429, Retry_After="Mon, 04 May 2026 10:01:30 GMT")
     assert page(answered, now=lambda: later).failure.retry_after_seconds == 60

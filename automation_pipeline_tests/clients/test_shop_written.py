@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.pricing.models.shop import CallFailure, FailureKind, Price, PriceWrite
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.clients.mock_answers import saying
+from automation_pipeline_tests.clients.mock_answers import json_answer
 from automation_pipeline_tests.clients.shopify_client import (
     TOKEN,
     WRITES,
@@ -58,7 +58,7 @@ def test_a_compare_at_price_is_sent_cleared_or_omitted(
 
 def outcome(answered: dict[str, Any], *writes: PriceWrite) -> dict[str, object]:
     """The amount or the kind of failure per variant."""
-    written = write(saying(answered), *writes).value
+    written = write(json_answer(answered), *writes).value
     return {
         key: result.kind.value if isinstance(result, CallFailure) else result.unit_amount
         for key, result in written.items()
@@ -66,7 +66,7 @@ def outcome(answered: dict[str, Any], *writes: PriceWrite) -> dict[str, object]:
 
 
 # The second variant has another price than requested, the third another compare-at price.
-AS_BEFORE = [priced(1, "1.00"), priced(2, "2.50"), priced(3, "3.00", "9.50")]
+UNCHANGED = [priced(1, "1.00"), priced(2, "2.50"), priced(3, "3.00", "9.50")]
 BAD_PRICE = complaint("variants", "1", "price")
 GONE = complaint("variants", "2", "id", code="PRODUCT_VARIANT_DOES_NOT_EXIST")
 NO_PRODUCT = complaint("productId", code="PRODUCT_DOES_NOT_EXIST")
@@ -115,13 +115,13 @@ NO_PRODUCT = complaint("productId", code="PRODUCT_DOES_NOT_EXIST")
         ([*CONFIRMED, priced(99)], (), {"1": 100, "2": 200, "3": 300}),
         ([*CONFIRMED[:2], {}, priced(3, None)], (), {"1": 100, "2": 200, "3": "network"}),
         (
-            AS_BEFORE,
+            UNCHANGED,
             (complaint(code="PRODUCT_SUSPENDED"),),
             {"1": 100, "2": "validation", "3": "validation"},
         ),
-        (AS_BEFORE, (NO_PRODUCT,), {"1": 100, "2": "not_found", "3": "not_found"}),
-        (AS_BEFORE, (BAD_PRICE,), {"1": 100, "2": "validation", "3": "network"}),
-        (AS_BEFORE, (), {"1": 100, "2": "network", "3": "network"}),
+        (UNCHANGED, (NO_PRODUCT,), {"1": 100, "2": "not_found", "3": "not_found"}),
+        (UNCHANGED, (BAD_PRICE,), {"1": 100, "2": "validation", "3": "network"}),
+        (UNCHANGED, (), {"1": 100, "2": "network", "3": "network"}),
     ],
 )
 def test_every_write_returns_a_price_or_a_failure(
@@ -131,42 +131,42 @@ def test_every_write_returns_a_price_or_a_failure(
 
 
 def test_a_price_missing_from_the_response_has_an_unknown_outcome() -> None:
-    silent = write(saying(updated())).value["1"]
+    silent = write(json_answer(updated())).value["1"]
     assert (silent.retryable, silent.outcome_unknown) == (True, True)
 
 
 def test_a_refused_price_is_a_final_failure_with_a_known_outcome() -> None:
-    refused = write(saying(updated(errors=(complaint("variants", "0", "price"),)))).value["1"]
+    refused = write(json_answer(updated(errors=(complaint("variants", "0", "price"),)))).value["1"]
     assert (refused.retryable, refused.outcome_unknown) == (False, False)
     assert refused.message == "The shop refuses the price: is not right, INVALID_INPUT."
 
 
 @every_case(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         (PriceWrite("1", Price(99, "EUR"), True), priced(1, "0.99", None)),
         (PriceWrite("1", Price(99, "JPY", 120), True), priced(1, "99", "120")),
         (PriceWrite("1", Price(99, "EUR"), False), priced(1, "0.99", "1.20")),
     ],
 )
-def test_confirmed_prices_are_returned(asked: PriceWrite, expected: dict[str, Any]) -> None:
+def test_confirmed_prices_are_returned(requested: PriceWrite, expected: dict[str, Any]) -> None:
     compare_at = None if expected["compareAtPrice"] is None else 120
-    assert write(saying(updated(expected)), asked).value == {
-        "1": Price(99, asked.price.currency, compare_at)
+    assert write(json_answer(updated(expected)), requested).value == {
+        "1": Price(99, requested.price.currency, compare_at)
     }
 
 
 def test_a_confirmed_price_that_differs_has_an_unknown_outcome() -> None:
-    asked = PriceWrite("1", Price(99, "EUR"), True)
+    requested = PriceWrite("1", Price(99, "EUR"), True)
     for listed in (priced(1, "1.00", None), priced(1, "0.99", "9.00")):
-        failure = write(saying(updated(listed)), asked).value["1"]
+        failure = write(json_answer(updated(listed)), requested).value["1"]
         assert (failure.retryable, failure.outcome_unknown) == (True, True)
         assert failure.message == "The shop shows another price than the one that was written."
 
 
 def test_user_errors_without_a_message_are_reported() -> None:
     refused = write(
-        saying(updated(errors=(complaint("variants", "0", code=None, message=7),)))
+        json_answer(updated(errors=(complaint("variants", "0", code=None, message=7),)))
     ).value["1"]
     assert (refused.kind, refused.message) == (
         FailureKind.VALIDATION,
@@ -178,7 +178,7 @@ def test_user_errors_are_truncated_and_mask_the_token() -> None:
     long = complaint(
         "variants", "0", message=f"{TOKEN} is\0 not\n good " + "x" * 5000, code="y" * 5000
     )
-    message = write(saying(updated(errors=(long,)))).value["1"].message
+    message = write(json_answer(updated(errors=(long,)))).value["1"].message
     assert message.startswith("The shop refuses the price: *** is not good xxx")
     assert len(message) < 700
 
@@ -199,7 +199,7 @@ def test_user_errors_are_truncated_and_mask_the_token() -> None:
     ],
 )
 def test_an_unreadable_write_response_has_an_unknown_outcome(data: object) -> None:
-    called = write(saying({"data": data}))
+    called = write(json_answer({"data": data}))
     assert called.value is None
     assert (called.failure.retryable, called.failure.outcome_unknown) == (True, True)
 

@@ -15,13 +15,13 @@ from automation_pipeline.clients.webhooks import WebhookClient
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
 from automation_pipeline.core.webhooks import WebhookAnswer
 from automation_pipeline_tests.certificates import Certificate, certificate_for
-from automation_pipeline_tests.clients.broken_streams import over_after
+from automation_pipeline_tests.clients.broken_streams import result_after_timeout
 from automation_pipeline_tests.clients.receiver import (
     Receiver,
-    hangs_up,
-    never_ends,
+    hang_up,
     receiver,
-    says,
+    respond,
+    respond_without_end,
 )
 from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import pause
@@ -75,27 +75,27 @@ def test_the_body_is_sent_unchanged_and_the_response_is_returned(hook: Receiver)
 
 @pytest.mark.parametrize("status", [201, 204, 302, 400, 404, 410, 429, 500, 503])
 def test_every_status_is_returned(hook: Receiver, status: int) -> None:
-    hook.answer(says(status))
+    hook.answer(respond(status))
     assert send(hook.url).status == status
 
 
 def test_the_retry_after_of_a_receiver_is_returned(hook: Receiver) -> None:
-    hook.answer(says(503, Retry_After="120"))
+    hook.answer(respond(503, Retry_After="120"))
     assert send(hook.url).retry_after_seconds == 120
 
 
 def test_a_long_response_is_truncated_and_nul_characters_are_removed(
     hook: Receiver,
 ) -> None:
-    hook.answer(says(200, "a\0b"))
+    hook.answer(respond(200, "a\0b"))
     assert send(hook.url).text == "ab"
-    hook.answer(says(200, "é" * 50_000))
+    hook.answer(respond(200, "é" * 50_000))
     assert send(hook.url).text == "é" * 1000
 
 
 def test_redirects_that_keep_the_method_are_followed(hook: Receiver, other: Receiver) -> None:
     for status in (307, 308):
-        hook.answer(says(status, Location=f"{other.url}/moved"))
+        hook.answer(respond(status, Location=f"{other.url}/moved"))
         assert send(hook.url, other.url) == WebhookAnswer(200, "thanks")
         call = other.calls.pop()
         assert (call.method, call.path, call.body, call.headers["X-Extra"]) == (
@@ -110,7 +110,7 @@ def test_redirects_that_keep_the_method_are_followed(hook: Receiver, other: Rece
 def test_a_redirect_that_would_drop_the_body_is_returned_as_the_response(
     hook: Receiver, other: Receiver, status: int
 ) -> None:
-    hook.answer(says(status, Location=f"{other.url}/moved"))
+    hook.answer(respond(status, Location=f"{other.url}/moved"))
     assert send(hook.url, other.url).status == status
     assert other.calls == []
 
@@ -124,13 +124,13 @@ def test_every_redirect_response_is_closed(hook: Receiver, monkeypatch: pytest.M
         return responses[-1]
 
     monkeypatch.setattr(HttpClient, "send", recorded)
-    hook.answer(says(307, "x" * 100, Location="/hook"))
+    hook.answer(respond(307, "x" * 100, Location="/hook"))
     send(hook.url)
     assert [response.is_closed for response in responses] == [True] * 4
 
 
 def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
-    hook.answer(says(307, Location="/again"))
+    hook.answer(respond(307, Location="/again"))
     assert send(hook.url).status == 307
     assert len(hook.calls) == 4
 
@@ -138,7 +138,7 @@ def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
 def test_a_redirect_to_an_origin_not_allowed_is_a_permanent_error(
     hook: Receiver, other: Receiver
 ) -> None:
-    hook.answer(says(307, Location=f"{other.url}/inside"))
+    hook.answer(respond(307, Location=f"{other.url}/inside"))
     error = refusal(hook.url)
     assert isinstance(error, AddressRefusedError)
     assert (
@@ -174,7 +174,7 @@ def test_a_missing_response_is_transient_and_its_error_hides_the_query(hook: Rec
 
     hook.answer(never)
     assert str(refusal(hook.url, seconds=0.2)) == f"{hook.url} did not answer within 0.2 s."
-    hook.answer(hangs_up)
+    hook.answer(hang_up)
     error = refusal(hook.url)
     assert isinstance(error, TransientError)
     assert str(error).startswith(f"{hook.url} could not be reached (")
@@ -184,12 +184,14 @@ def test_a_missing_response_is_transient_and_its_error_hides_the_query(hook: Rec
 def test_a_body_that_times_out_keeps_the_status_and_text(
     hook: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hook.answer(never_ends(202, "accepted"))
+    hook.answer(respond_without_end(202, "accepted"))
     client = WebhookClient(
         now=lambda: NOW, allowed_origins=[hook.url], timeout_seconds=3600.0, verify=NO_CERTIFICATES
     )
     sending = client.send(f"{hook.url}/hook", BODY, {})
-    assert over_after("accepted", sending, 3600.0, monkeypatch) == WebhookAnswer(202, "accepted")
+    assert result_after_timeout("accepted", sending, 3600.0, monkeypatch) == WebhookAnswer(
+        202, "accepted"
+    )
 
 
 def test_the_certificate_is_verified_against_the_host_name_and_not_the_pinned_address(

@@ -51,7 +51,7 @@ from automation_pipeline.storage.alerts import (
 )
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import database_now
-from automation_pipeline_tests.clients.receiver import receiver, says
+from automation_pipeline_tests.clients.receiver import receiver, respond
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.senders import FakeWebhookSender
 from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
@@ -340,7 +340,7 @@ def test_a_failed_delivery_is_repeated_with_the_same_body(
 ) -> None:
     stored_alert(database, clock)
     with receiver() as hook:
-        hook.answer(says(503), says(200))
+        hook.answer(respond(503), respond(200))
         deliver(database, client(hook.url), hook.url)
         [row] = alert_rows(database)
         assert (row.status, row.attempts, row.last_error) == (

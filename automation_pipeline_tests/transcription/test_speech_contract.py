@@ -22,8 +22,8 @@ from automation_pipeline_tests.clients.speech_server import (
     Exchange,
     Page,
     answer,
+    json_page,
     running,
-    saying,
 )
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText, no_rate_limit, transcript
 
@@ -85,7 +85,7 @@ def in_memory() -> Iterator[Harness]:
 @contextmanager
 def over_http() -> Iterator[Harness]:
     with running() as server:
-        spoken, silent = saying(TRANSCRIPT), saying(TRANSCRIPT | {"text": "", "words": []})
+        spoken, silent = json_page(TRANSCRIPT), json_page(TRANSCRIPT | {"text": "", "words": []})
 
         def by_recording(exchange: Exchange) -> None:
             (silent if server.fetched[-1].path == QUIET else spoken)(exchange)

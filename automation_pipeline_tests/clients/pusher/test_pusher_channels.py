@@ -32,7 +32,7 @@ from automation_pipeline_tests.storage.processes import event
 ANNA = ChannelMember("user:7", {"name": "Anna"})
 
 
-def problem(url: str, **how: Any) -> Exception | None:
+def publish_error(url: str, **how: Any) -> Exception | None:
     return asyncio.run(channels(url, **how).publish([event("a"), event("b")])).stopped
 
 
@@ -80,7 +80,7 @@ def test_an_unserialisable_payload_is_reported_after_earlier_events_are_publishe
 
 
 @pytest.mark.parametrize(
-    ("rule", "kind", "says"),
+    ("rule", "kind", "message"),
     [
         ({"status": 401}, TransientError, "check PUSHER_KEY, PUSHER_SECRET"),
         ({"status": 403}, TransientError, "over its quota"),
@@ -100,12 +100,12 @@ def test_an_unserialisable_payload_is_reported_after_earlier_events_are_publishe
     ],
 )
 def test_each_pusher_failure_is_classified_as_transient_or_permanent(
-    simulator_url: str, rule: dict[str, Any], kind: type[Exception], says: str
+    simulator_url: str, rule: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     add_faults(simulator_url, {"route": "pusher.batch", **rule})
-    error = problem(simulator_url)
+    error = publish_error(simulator_url)
     assert isinstance(error, kind)
-    assert says in str(error)
+    assert message in str(error)
     assert isinstance(error, TransientError) is (kind is TransientError)
     if "retry_after" in rule:
         assert getattr(error, "retry_after_seconds", None) == 9
@@ -123,7 +123,7 @@ def test_each_pusher_failure_is_classified_as_transient_or_permanent(
 def test_a_missing_response_times_out(simulator_url: str, rule: dict[str, Any]) -> None:
     add_faults(simulator_url, {"route": "pusher.batch", **rule})
     began = time.monotonic()
-    assert isinstance(problem(simulator_url, seconds=0.3), TransientError)
+    assert isinstance(publish_error(simulator_url, seconds=0.3), TransientError)
     assert time.monotonic() - began < 5
 
 
@@ -141,7 +141,7 @@ def test_each_call_is_counted_by_response_status(
 ) -> None:
     add_faults(simulator_url, {"route": "pusher.batch", **rule})
     meter = Meter()
-    problem(simulator_url, seconds=0.3, meter=meter)
+    publish_error(simulator_url, seconds=0.3, meter=meter)
     counted = meter.drain()
     assert counted.pop(("provider_call_seconds_total", 'provider="pusher"')) > 0
     [((name, labels), calls)] = counted.items()
@@ -152,7 +152,7 @@ def test_each_call_is_counted_by_response_status(
 
 def test_an_unreadable_success_response_counts_as_published(simulator_url: str) -> None:
     add_faults(simulator_url, {"route": "pusher.batch", "body": "not_json"})
-    assert problem(simulator_url) is None
+    assert publish_error(simulator_url) is None
 
 
 def test_a_wrong_secret_is_refused_and_no_error_or_log_contains_secrets(
@@ -160,9 +160,9 @@ def test_a_wrong_secret_is_refused_and_no_error_or_log_contains_secrets(
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         errors = [
-            problem(simulator_url, secret="wrong-secret"),
-            problem(simulator_url, app_id="11"),
-            problem(f"http://127.0.0.1:{free_port()}"),
+            publish_error(simulator_url, secret="wrong-secret"),
+            publish_error(simulator_url, app_id="11"),
+            publish_error(f"http://127.0.0.1:{free_port()}"),
         ]
     assert all(isinstance(error, TransientError) for error in errors)
     assert published_events(simulator_url) == []

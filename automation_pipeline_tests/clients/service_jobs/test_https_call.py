@@ -11,7 +11,7 @@ from automation_pipeline.clients.webhooks import HttpsCallClient, HttpsGuard
 from automation_pipeline.core.errors import InvalidInputError, TransientError
 from automation_pipeline.org_jobs.models.jobs import AttemptEnd, is_retryable
 from automation_pipeline.org_jobs.ports import InProcessRunner
-from automation_pipeline_tests.clients.receiver import Receiver, hangs_up, receiver, says
+from automation_pipeline_tests.clients.receiver import Receiver, hang_up, receiver, respond
 from automation_pipeline_tests.clients.service_jobs.job_contexts import job_context
 from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 from automation_pipeline_tests.waiting import run_with_fake_time
@@ -52,7 +52,7 @@ def call(
 
 
 def test_secrets_are_resolved_and_the_idempotency_key_is_sent(hook: Receiver) -> None:
-    hook.answer(says(200, f'{{"echo": "{TOKEN}", "password": "pa55-w0rd"}}'))
+    hook.answer(respond(200, f'{{"echo": "{TOKEN}", "password": "pa55-w0rd"}}'))
     headers = {"Authorization": {"secretRef": "TOKEN"}, "X-Plain": "1"}
     end = call(
         hook, headers=headers, body={"password": {"secretRef": "PASSWORD"}, "name": "Élodie"}
@@ -72,7 +72,7 @@ def test_secrets_are_resolved_and_the_idempotency_key_is_sent(hook: Receiver) ->
 
 
 def test_a_whole_url_can_be_a_secret(hook: Receiver) -> None:
-    hook.answer(says(500))
+    hook.answer(respond(500))
     end = call(
         hook,
         url={"secretRef": "HOOK"},
@@ -115,7 +115,7 @@ def test_the_response_status_decides_the_job_status_and_retry(
     *,
     is_retried: bool,
 ) -> None:
-    hook.answer(says(status))
+    hook.answer(respond(status))
     end = call(hook, expectStatus=expected)
     assert (end.status, end.error_code, is_retryable(end.error_code)) == (ends, code, is_retried)
     assert end.result == {"status": status, "text": ""}
@@ -141,7 +141,7 @@ def test_a_missing_or_unsendable_secret_is_named_and_no_call_is_made(
 
 
 def test_a_missing_response_is_retryable_and_a_refused_address_is_not(hook: Receiver) -> None:
-    hook.answer(hangs_up)
+    hook.answer(hang_up)
     with pytest.raises(TransientError):
         call(hook)
     with pytest.raises(InvalidInputError):

@@ -58,14 +58,14 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
         self._reply("220 box")
         self.sender, self.receivers = "", list[str]()
         while line := self.rfile.readline():
-            words = line.decode().strip()
-            verb = words.split(":")[0].split(" ")[0].upper()
+            line_text = line.decode().strip()
+            verb = line_text.split(":")[0].split(" ")[0].upper()
             self._trickle(verb)
             if verb in self.mail_server.answers:
                 self._reply(self.mail_server.answers[verb])
                 if verb == "QUIT":
                     return
-            elif not self._execute(verb, words):
+            elif not self._execute(verb, line_text):
                 return
 
     def _trickle(self, at: str) -> None:
@@ -73,7 +73,7 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
             self.wfile.write(b"2")
             Event().wait(0.02)
 
-    def _execute(self, verb: str, words: str) -> bool:
+    def _execute(self, verb: str, line_text: str) -> bool:
         if verb == "EHLO":
             capabilities = ["250-box"] + (
                 ["250-STARTTLS"] if self.mail_server.tls and not self.encrypted else []
@@ -92,7 +92,9 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
             self._encrypt()
             self.rfile, self.wfile = self.request.makefile("rb"), self.request.makefile("wb", 0)
         elif verb == "AUTH":
-            _, user, password = base64.b64decode(words.rsplit(maxsplit=1)[-1]).decode().split("\0")
+            _, user, password = (
+                base64.b64decode(line_text.rsplit(maxsplit=1)[-1]).decode().split("\0")
+            )
             self.mail_server.logins.append((user, self.encrypted))
             self._reply(
                 "235 in"
@@ -100,10 +102,10 @@ class _SmtpHandler(socketserver.StreamRequestHandler):
                 else f"535 no such password {password}"
             )
         elif verb == "MAIL":
-            self.sender = words.split("<")[1].split(">", maxsplit=1)[0]
+            self.sender = line_text.split("<")[1].split(">", maxsplit=1)[0]
             self._reply("250 ok")
         elif verb == "RCPT":
-            self.receivers.append(words.split("<")[1].split(">", maxsplit=1)[0])
+            self.receivers.append(line_text.split("<")[1].split(">", maxsplit=1)[0])
             self._reply("250 ok")
         elif verb == "DATA":
             self._receive_message()

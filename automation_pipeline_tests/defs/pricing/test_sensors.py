@@ -17,7 +17,7 @@ from automation_pipeline.defs.pricing import (
 from automation_pipeline.orchestration.pricing import NOT_CONFIGURED
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
-from automation_pipeline_tests.clients.receiver import receiver, says
+from automation_pipeline_tests.clients.receiver import receiver, respond
 from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, harness_with_services
 from automation_pipeline_tests.pricing.rows import alert_rows, an_ended_run
 
@@ -106,7 +106,7 @@ def test_warnings_go_to_slack_and_critical_alerts_to_pagerduty(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with receiver() as slack, receiver() as pager:
-        pager.answer(says(202, "accepted"))
+        pager.answer(respond(202, "accepted"))
         harness = harness_with_services(
             database,
             monkeypatch,
