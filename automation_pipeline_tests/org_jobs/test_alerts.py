@@ -29,7 +29,9 @@ def raised(data: OrgJobsData, *, has_webhook: bool = True) -> list[tuple[str, st
     return [(one.name, one.org_id, one.subject) for one in found]
 
 
-def failed_job(data: OrgJobsData, error: str = "Broken.", org_id: str = ORG, **of_job: Any) -> int:
+def add_failed_job(
+    data: OrgJobsData, error: str = "Broken.", org_id: str = ORG, **of_job: Any
+) -> int:
     job_id = data.job(org_id, SERVICE, **of_job)
     ended = {"finished_at": data.now}
     data.set_run(
@@ -39,7 +41,7 @@ def failed_job(data: OrgJobsData, error: str = "Broken.", org_id: str = ORG, **o
     return job_id
 
 
-def batch(data: OrgJobsData, schedule_id: str, status: str) -> int:
+def add_batch(data: OrgJobsData, schedule_id: str, status: str) -> int:
     day = data.now - timedelta(days=1)
     row = BatchRow(
         org_id=ORG,
@@ -71,7 +73,7 @@ def test_failed_job_raises_one_alert_per_cooldown(
     data: OrgJobsData,
 ) -> None:
     schedule = data.schedule()
-    first = failed_job(data, "The server said no.", schedule_id=schedule)
+    first = add_failed_job(data, "The server said no.", schedule_id=schedule)
     assert raised(data) == [("job_run_failed", ORG, schedule)]
     [row] = data.alerts()
     assert (row.severity, row.status, row.raised_at) == ("warning", "pending", data.now)
@@ -80,7 +82,7 @@ def test_failed_job_raises_one_alert_per_cooldown(
         == f"A job has failed after the last attempt (HTTPS_CALL); the newest is job {first}: The server said no."
     )
     data.advance_minutes(5)
-    failed_job(data, schedule_id=schedule)
+    add_failed_job(data, schedule_id=schedule)
     assert raised(data) == []
     data.advance_minutes(10)
     assert raised(data) == [("job_run_failed", ORG, schedule)]
@@ -90,7 +92,7 @@ def test_failed_job_raises_one_alert_per_cooldown(
 
 def test_alerts_about_jobs_without_a_schedule_are_per_type(data: OrgJobsData) -> None:
     for org_id in (ORG, ORG, OTHER_ORG):
-        failed_job(data, org_id=org_id)
+        add_failed_job(data, org_id=org_id)
     assert sorted(raised(data)) == [
         ("job_run_failed", ORG, f"{ORG}:HTTPS_CALL"),
         ("job_run_failed", OTHER_ORG, f"{OTHER_ORG}:HTTPS_CALL"),
@@ -179,26 +181,28 @@ def test_host_in_maintenance_may_be_silent(data: OrgJobsData, closed: str) -> No
 
 def test_backfill_with_failed_jobs_raises_an_alert(data: OrgJobsData) -> None:
     schedule = data.schedule()
-    failed = batch(data, schedule, "completed_with_failures")
-    batch(data, schedule, "completed")
+    failed = add_batch(data, schedule, "completed_with_failures")
+    add_batch(data, schedule, "completed")
     assert raised(data) == [("batch_failed", ORG, str(failed))]
 
 
 def test_alert_without_a_webhook_is_only_stored(data: OrgJobsData) -> None:
-    failed_job(data)
+    add_failed_job(data)
     raised(data, has_webhook=False)
     assert [row.status for row in data.alerts()] == ["unsent"]
 
 
 def test_old_events_raise_no_alert(data: OrgJobsData) -> None:
-    failed_job(data)
+    add_failed_job(data)
     data.advance_minutes(61)
     assert raised(data) == []
 
 
 def test_the_number_of_alert_queries_is_constant(data: OrgJobsData) -> None:
     def add_problems(org_id: str) -> None:
-        failed_job(data, org_id=org_id, schedule_id=data.schedule(org_id, consecutive_failures=3))
+        add_failed_job(
+            data, org_id=org_id, schedule_id=data.schedule(org_id, consecutive_failures=3)
+        )
         data.job(org_id, server_instance_id=data.server(org_id, host_id=data.host(org_id)))
         data.schedule(org_id, state="INVALID_CRON", next_run_at=None)
 

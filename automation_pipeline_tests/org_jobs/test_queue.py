@@ -244,10 +244,10 @@ def test_concurrent_releases_request_each_run_once_within_the_limit(data: OrgJob
 def test_the_number_of_queries_does_not_grow_with_the_runs(data: OrgJobsData) -> None:
     services = {"database": data.database, "clock": data.clock}
     service_jobs(data, 1)
-    with statements(data.database) as of_one:
+    with statements(data.database) as for_one:
         assert len(release_jobs(**services, limit=20)) == 1
     service_jobs(data, 15)
     service_jobs(data, 4, OTHER_ORG)
-    with statements(data.database) as of_many:
+    with statements(data.database) as for_many:
         assert len(release_jobs(**services, limit=20)) == 19
-    assert len(of_many) == len(of_one)
+    assert len(for_many) == len(for_one)

@@ -191,14 +191,14 @@ def test_remote_runs_of_a_type_are_polled_in_one_call(
     monkeypatch.setattr(job_runs, "FOLLOW_BATCH", 4)
     add_followed_job(data, runner)
     runner.end_all(attempt_succeeded())
-    with statements(data.database) as of_one:
+    with statements(data.database) as for_one:
         follow(data, runner)
     for _ in range(3):
         add_followed_job(data, runner)
     runner.end_all(attempt_succeeded())
-    with statements(data.database) as of_three:
+    with statements(data.database) as for_three:
         assert follow(data, runner) == 3
-    assert (len(of_three), runner.polls) == (len(of_one), 2)
+    assert (len(for_three), runner.polls) == (len(for_one), 2)
 
 
 def test_remote_runs_are_polled_in_pages(
@@ -386,13 +386,13 @@ def test_reaper_ends_one_batch_per_call(data: OrgJobsData, monkeypatch: pytest.M
 
 def test_the_number_of_queries_does_not_grow_with_the_runs(data: OrgJobsData) -> None:
     add_running_job(data, lease_until=database_now(-1.0))
-    with statements(data.database) as of_one:
+    with statements(data.database) as for_one:
         reap(data)
     for _ in range(4):
         add_running_job(data, lease_until=database_now(-1.0))
-    with statements(data.database) as of_many:
+    with statements(data.database) as for_many:
         assert reap(data).stale == 4
-    assert len(of_many) == len(of_one)
+    assert len(for_many) == len(for_one)
 
 
 def test_report_counts_each_end() -> None:

@@ -36,7 +36,7 @@ from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.org_jobs.data import CHANGING, READING, SERVICE, OrgJobsData
 
 
-def hold(data: OrgJobsData) -> AttemptHold:
+def claim_new_run(data: OrgJobsData) -> AttemptHold:
     run_id = data.run_row(data.job(of_type=SERVICE)).id
     with data.database.transaction() as session:
         claimed = claim_run(session, run_id, "worker", 60.0, data.now)
@@ -44,7 +44,7 @@ def hold(data: OrgJobsData) -> AttemptHold:
     return claimed.hold
 
 
-def begin(data: OrgJobsData, held: AttemptHold) -> None:
+def start(data: OrgJobsData, held: AttemptHold) -> None:
     deadline = data.now + timedelta(minutes=15)
     with data.database.transaction() as session:
         start_run(session, held, deadline, data.now, actor="worker")
@@ -60,10 +60,10 @@ def is_held(data: OrgJobsData, held: AttemptHold) -> bool:
 
 
 def test_attempt_starts_once_with_one_event(data: OrgJobsData) -> None:
-    held = hold(data)
-    begin(data, held)
+    held = claim_new_run(data)
+    start(data, held)
     data.advance_minutes(1)
-    begin(data, held)
+    start(data, held)
     run = data.run_by_id(held.run_id)
     assert (run.status, data.job_row(run.job_id).status) == ("running", "running")
     assert run.deadline_at - run.started_at == timedelta(minutes=15)
@@ -80,23 +80,23 @@ def test_attempt_starts_once_with_one_event(data: OrgJobsData) -> None:
 def test_another_token_or_attempt_does_not_hold_the_attempt(
     data: OrgJobsData, other: dict[str, int]
 ) -> None:
-    held = hold(data)
-    strange = AttemptHold(**(vars(held) | other))
-    assert (is_held(data, held), is_held(data, strange)) == (True, False)
+    held = claim_new_run(data)
+    other_hold = AttemptHold(**(vars(held) | other))
+    assert (is_held(data, held), is_held(data, other_hold)) == (True, False)
     with pytest.raises(LostLeaseError):
-        begin(data, strange)
+        start(data, other_hold)
     assert data.run_by_id(held.run_id).status == "pending"
 
 
 def test_unstarted_attempt_is_lost_with_its_lease(data: OrgJobsData) -> None:
-    held = hold(data)
+    held = claim_new_run(data)
     data.expire_lease(held.run_id)
     assert not is_held(data, held)
 
 
 def test_running_attempt_is_held_after_its_lease(data: OrgJobsData) -> None:
-    held = hold(data)
-    begin(data, held)
+    held = claim_new_run(data)
+    start(data, held)
     data.expire_lease(held.run_id)
     assert is_held(data, held)
     with data.database.transaction() as session:
@@ -107,7 +107,7 @@ def test_running_attempt_is_held_after_its_lease(data: OrgJobsData) -> None:
 
 
 def test_a_lease_is_extended_by_the_database_clock(data: OrgJobsData) -> None:
-    held = hold(data)
+    held = claim_new_run(data)
     before = data.run_by_id(held.run_id).lease_until
     with data.database.transaction() as session:
         assert extend_lease(session, held, 3600.0).lease_until is not None
@@ -249,7 +249,7 @@ class JobLifecycle:
 
     def check_invariants(self) -> None:
         with self.database.reading() as session:
-            present = session.scalar(select(database_now()))
+            database_time = session.scalar(select(database_now()))
         jobs, runs = self.data.jobs(), self.data.rows(select(JobRunRow).order_by(JobRunRow.id))
         moves, attempts = defaultdict(list), defaultdict(list)
         for move in self.data.rows(select(TransitionRow).where(IS_RUN).order_by(TransitionRow.id)):
@@ -264,7 +264,7 @@ class JobLifecycle:
         taken = [
             run
             for run in runs
-            if run.status == "pending" and run.lease_until and run.lease_until > present
+            if run.status == "pending" and run.lease_until and run.lease_until > database_time
         ]
         at_work = [run.job_id for run in [*runs, *taken] if run.status == "running" or run in taken]
         assert len(set(at_work)) <= MOST_RUNNING

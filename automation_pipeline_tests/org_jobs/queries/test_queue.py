@@ -41,7 +41,7 @@ def claim(data: OrgJobsData, job_id: int, owner: str = "worker") -> ClaimedRun |
 
 
 def claim_on(data: OrgJobsData, host_id: int, most: int = 20) -> list[int]:
-    """The jobs that the agent of the host claims."""
+    """Claim runs for the agent of the host; return their jobs."""
     with data.database.transaction() as session:
         claimed = claim_for_host(
             session, data.host_row(host_id), "agent:box", most, 180.0, data.now
@@ -405,7 +405,7 @@ def test_jobs_of_another_host_or_organisation_are_not_postponed(data: OrgJobsDat
 def test_the_number_of_queries_does_not_grow_with_runs_and_windows(data: OrgJobsData) -> None:
     host_id, server_id = host_and_server(data)
     data.job(server_instance_id=server_id, start_window=closed(data))
-    with statements(data.database) as of_one:
+    with statements(data.database) as for_one:
         postpone_agent_jobs(data, host_id)
     for of_type, hours in ((CHANGING, 2), (CHANGING, 3), (READING, 4)):
         data.job(
@@ -413,9 +413,9 @@ def test_the_number_of_queries_does_not_grow_with_runs_and_windows(data: OrgJobs
             server_instance_id=server_id,
             start_window=window(data, hours * HOUR),
         )
-    with statements(data.database) as of_many:
+    with statements(data.database) as for_many:
         postpone_agent_jobs(data, host_id)
-    assert len(of_many) == len(of_one)
+    assert len(for_many) == len(for_one)
     times = [data.run_row(job.id).next_attempt_at for job in data.jobs()]
     assert times == [opening(data) + hours * HOUR for hours in range(4)]
 

@@ -44,7 +44,7 @@ def count(data: OrgJobsData, table: object) -> int:
     return data.rows(select(func.count()).select_from(table))[0]
 
 
-def done(data: OrgJobsData, org_id: str = ORG, **of_job: object) -> int:
+def add_cancelled_job(data: OrgJobsData, org_id: str = ORG, **of_job: object) -> int:
     """Insert a job with one attempt, cancelled while it ran."""
     job_id = data.running_job(org_id, **of_job)
     with data.database.transaction() as session:
@@ -52,7 +52,7 @@ def done(data: OrgJobsData, org_id: str = ORG, **of_job: object) -> int:
     return job_id
 
 
-def batch(data: OrgJobsData, schedule_id: str, status: str) -> None:
+def add_batch(data: OrgJobsData, schedule_id: str, status: str) -> None:
     times = {
         "from_at": data.now,
         "until_at": data.now,
@@ -67,13 +67,13 @@ def batch(data: OrgJobsData, schedule_id: str, status: str) -> None:
 def test_old_jobs_are_deleted_with_runs_and_attempts(data: OrgJobsData) -> None:
     schedule = data.schedule()
     fire = data.fire(schedule)
-    done(data, schedule_id=schedule, fire_id=fire)
-    done(data, OTHER_ORG)
+    add_cancelled_job(data, schedule_id=schedule, fire_id=fire)
+    add_cancelled_job(data, OTHER_ORG)
     waiting = data.job()
     data.clock.advance(timedelta(days=90))
     assert purged(data) == NOTHING
     data.advance_minutes(1)
-    young = done(data, schedule_id=schedule, fire_id=data.fire(schedule))
+    young = add_cancelled_job(data, schedule_id=schedule, fire_id=data.fire(schedule))
     assert purged(data, is_dry=True) == {"org_jobs": 2}
     moves = {"state_transitions, org_jobs": 2}
     assert purged(data) == {"org_jobs": 2, "org_schedule_fires": 1} | moves
@@ -87,11 +87,11 @@ def test_old_jobs_are_deleted_with_runs_and_attempts(data: OrgJobsData) -> None:
 
 
 def test_old_logs_alerts_backfills_and_deleted_schedules_are_deleted(data: OrgJobsData) -> None:
-    gone, kept = data.schedule(deleted_at=data.now), data.schedule()
-    data.fire(gone, outcome="SKIPPED", skip_reason="overlap")
+    deleted_schedule, kept = data.schedule(deleted_at=data.now), data.schedule()
+    data.fire(deleted_schedule, outcome="SKIPPED", skip_reason="overlap")
     data.fire(kept, outcome="SKIPPED", skip_reason="overlap")
     for status in ("completed", "running"):
-        batch(data, kept, status)
+        add_batch(data, kept, status)
     values = {
         "name": "x",
         "severity": "warning",
@@ -102,18 +102,22 @@ def test_old_logs_alerts_backfills_and_deleted_schedules_are_deleted(data: OrgJo
     with data.database.transaction() as session:
         about = {"org_id": ORG, "entity": "schedule", "entity_id": kept}
         add_audit_entry(session, **about, actor=ACTOR, action="update", now=data.now)
-        for machine, entity_id in (("schedule", gone), ("schedule", kept), ("rule run", gone)):
+        for machine, entity_id in (
+            ("schedule", deleted_schedule),
+            ("schedule", kept),
+            ("rule run", deleted_schedule),
+        ):
             states = {"from_state": "ACTIVE", "to_state": "PAUSED", "actor": ACTOR}
             move = {"machine": machine, "entity_id": entity_id, "at": data.now}
             session.add(TransitionRow(**move, **states))
         for days in (0, 91):
             at = data.now + timedelta(days=days)
             session.add(OrgAlertRow(**values, raised_at=at, next_retry_at=at))
-    data.clock.advance(timedelta(days=91))
-    went = {"org_schedule_fires": 1, "org_job_batches": 1, "org_schedules": 1, "org_alerts": 1}
-    assert purged(data) == {**went, "state_transitions, org_jobs": 1}
+    data.clock.pass_time(timedelta(days=91))
+    deleted = {"org_schedule_fires": 1, "org_job_batches": 1, "org_schedules": 1, "org_alerts": 1}
+    assert purged(data) == {**deleted, "state_transitions, org_jobs": 1}
     assert data.transitions("schedule", kept) == [("ACTIVE", "PAUSED")]
-    assert data.transitions("rule run", gone) == [("ACTIVE", "PAUSED")]
+    assert data.transitions("rule run", deleted_schedule) == [("ACTIVE", "PAUSED")]
     assert data.rows(select(OrgScheduleRow.id)) == [kept]
     assert data.rows(select(BatchRow.status)) == ["running"]
 
@@ -142,14 +146,14 @@ def test_audit_log_is_kept_as_long_as_configured(data: OrgJobsData) -> None:
 
 def test_purge_is_limited_per_kind(data: OrgJobsData) -> None:
     for _ in range(4):
-        done(data)
-    data.clock.advance(timedelta(days=91))
+        add_cancelled_job(data)
+    data.clock.pass_time(timedelta(days=91))
     assert [purged(data, limit=2).get("org_jobs", 0) for _ in range(3)] == [2, 1, 0]
 
 
 def test_ids_of_jobs_and_runs_are_not_reused(data: OrgJobsData) -> None:
     """Run requests use keys with the run's id, and Dagster launches each key once."""
-    oldest, middle, newest = (done(data) for _ in range(3))
+    oldest, middle, newest = (add_cancelled_job(data) for _ in range(3))
     retried = data.run_row(oldest)
     columns = {
         one.key: getattr(retried, one.key) for one in JobRunRow.__table__.columns if one.key != "id"
