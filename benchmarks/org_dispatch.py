@@ -162,6 +162,7 @@ def bare_seconds(database: Database, schedule_id: str, count: int) -> float:
                 payload={},
                 retry=RetryPolicy(),
                 created_by="bench",
+                priority=5,
             ),
         )
         for n in range(count)

@@ -200,8 +200,7 @@ class OrgJobsData:
             type=of_type,
             payload=payload or {},
             retry=retry or RetryPolicy(),
-            created_by=of_job.pop("created_by", ACTOR),
-            **of_job,
+            **({"created_by": ACTOR, "priority": 5} | of_job),
         )
         with self.database.transaction() as session:
             (job_id,) = add_jobs(session, [new], self.now)

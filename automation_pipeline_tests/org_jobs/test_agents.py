@@ -65,7 +65,7 @@ def test_frequent_heartbeats_are_not_written(data: OrgJobsData) -> None:
     host_id = data.host(last_seen_at=ahead)
     assert send_heartbeat(data, host_id).last_seen_at == ahead
     before = database_time_now(data)
-    data.set_host(host_id, last_seen_at=database_time_now(data, -16))
+    data.set_host(host_id, last_seen_at=database_time_now(data, -15))
     last_seen_at = send_heartbeat(data, host_id).last_seen_at
     assert last_seen_at is not None
     assert last_seen_at >= before

@@ -339,7 +339,7 @@ def test_postponed_run_gets_another_worker_later(data: OrgJobsData) -> None:
     assert postpone(data, job_id)
     run = data.run_row(job_id)
     assert (run.next_attempt_at, run.requested_at, run.error) == (
-        data.now + POSTPONED_FOR,
+        data.now + timedelta(minutes=5),
         None,
         "Its worker died.",
     )

@@ -71,7 +71,7 @@ _SERVICE_TYPES: Mapping[str, tuple[str, type[JsonModel], Permission | None]] = {
 
 
 def _requires(field: str, pattern: str, longest: int) -> Schema:
-    text = {"type": "string", "minLength": 1, "maxLength": longest, "pattern": pattern}
+    text = {"type": "string", "maxLength": longest, "pattern": pattern}
     return {"type": "object", "required": [field], "properties": {field: text}}
 
 

@@ -144,7 +144,7 @@ def _candidate(
         grace_seconds=row.misfire_grace_s,
         overlap_policy=OverlapPolicy(row.overlap_policy),
         skips_next=row.skip_next_run,
-        around=ScheduleFacts(
+        facts=ScheduleFacts(
             at_work=counts.get((row.id, OrgJobsRunState.RUNNING), 0),
             waiting=counts.get((row.id, OrgJobsRunState.PENDING), 0),
             is_disabled=organisation.suspended_at is not None or is_off,

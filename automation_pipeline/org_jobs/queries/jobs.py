@@ -51,7 +51,7 @@ class NewJob:
     payload: Mapping[str, object]
     retry: RetryPolicy
     created_by: str
-    priority: int = 5
+    priority: int
     server_instance_id: int | None = None
     host_id: int | None = None
     schedule_id: str | None = None

@@ -85,11 +85,11 @@ class DueOrgSchedule:
 
     timing: Timing
     due: Planned
-    misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
-    grace_seconds: int = 3600
-    overlap_policy: OverlapPolicy = OverlapPolicy.SKIP
-    skips_next: bool = False
-    around: ScheduleFacts = ScheduleFacts()
+    misfire_policy: MisfirePolicy
+    grace_seconds: int
+    overlap_policy: OverlapPolicy
+    skips_next: bool
+    facts: ScheduleFacts
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class FireDecision:
 
     fires: tuple[PlannedFire, ...]
     next: Planned | None
-    clears_skip: bool = False
-    ends_others: bool = False
-    is_cut: bool = False
+    clears_skip: bool
+    ends_others: bool
+    is_cut: bool
 
     @property
     def dispatched(self) -> PlannedFire | None:
@@ -121,7 +121,7 @@ class FireDecision:
 
 def decide(schedule: DueOrgSchedule, now: datetime) -> FireDecision:
     """`next` is later than every decided due time."""
-    timing, due, around = schedule.timing, schedule.due, schedule.around
+    timing, due, known = schedule.timing, schedule.due, schedule.facts
     found = backlog(timing, due.scheduled_for, now, enough=MOST_CAUGHT_UP, first=due)
     late_before = now - timedelta(seconds=schedule.grace_seconds)
     is_late = due.effective_for < late_before
@@ -129,10 +129,10 @@ def decide(schedule: DueOrgSchedule, now: datetime) -> FireDecision:
         now=now,
         late_before=late_before,
         all_late=is_late,
-        at_work=around.at_work,
-        waiting=around.waiting,
+        at_work=known.at_work,
+        waiting=known.waiting,
         skips_next=schedule.skips_next,
-        obstacles=around.obstacles,
+        obstacles=known.obstacles,
     )
     policies = replace(_POLICIES[schedule.misfire_policy], overlap=schedule.overlap_policy)
     made = plan(timing, found.times, policies, facts)
@@ -170,7 +170,6 @@ LEAST_URGENT = 9
 # A period with more due times is refused.
 MOST_LOOKED_AT = 5000
 
-_MOMENT = timedelta(microseconds=1)
 _FIRST_YEAR = 1970
 
 
@@ -260,7 +259,7 @@ class Backfill(JsonModel):
 def due_times(timing: Timing, request: BackfillInput, now: datetime) -> Sequence[Planned]:
     """Return the past due times of the period. InvalidInputError: there are too many."""
     end = min(request.until_at, now)
-    coming = planned_after(timing, request.from_at - _MOMENT)
+    coming = planned_after(timing, request.from_at - datetime.resolution)
     period = takewhile(lambda one: one.scheduled_for <= end, coming)
     found = list(islice(period, MOST_LOOKED_AT + 1))
     if len(found) > MOST_LOOKED_AT:

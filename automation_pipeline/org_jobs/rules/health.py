@@ -196,8 +196,8 @@ class DayFires:
     outcome: FireOutcome
     skip_reason: str | None
     count: int
-    timed: int = 0
-    latency_seconds: float = 0.0
+    timed: int
+    latency_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,10 +215,10 @@ class Day:
     """`oldest_due_seconds` and `unreadable`, which are ids of schedules, describe the present and
     not the day."""
 
-    fires: Sequence[DayFires] = ()
-    jobs: Sequence[DayJobs] = ()
-    oldest_due_seconds: float = 0.0
-    unreadable: Sequence[str] = ()
+    fires: Sequence[DayFires]
+    jobs: Sequence[DayJobs]
+    oldest_due_seconds: float
+    unreadable: Sequence[str]
 
     @property
     def by_outcome(self) -> Mapping[str, int]:

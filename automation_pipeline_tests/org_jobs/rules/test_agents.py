@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel, parse
 from automation_pipeline.org_jobs.models.agents import (
-    MOST_RESULT_BYTES,
     UNWANTED_CANCEL,
     AgentStatus,
     ClaimInput,
@@ -56,7 +55,7 @@ def sized(size: int) -> dict[str, str]:
         ({"status": None}, "status"),
         ({"result": "well"}, "result"),
         ({"result": [1]}, "result"),
-        ({"result": sized(MOST_RESULT_BYTES + 1)}, "result"),
+        ({"result": sized(64 * 1024 + 1)}, "result"),
         ({"result": {"a": ["\0"]}}, "result"),
         ({"result": {"\ud800": 1}}, "result"),
         ({"result": {"a": float("inf")}}, "result"),
@@ -85,7 +84,7 @@ def test_invalid_result_names_the_field(given: dict[str, Any], field: str) -> No
     "given",
     [
         {"status": "success"},
-        {"status": "success", "result": sized(MOST_RESULT_BYTES), "errorCode": None, "error": None},
+        {"status": "success", "result": sized(64 * 1024), "errorCode": None, "error": None},
         {"status": "failed", "errorCode": "E" * 40, "error": "x" * 2000, "result": {"a": None}},
         {"status": "failed", "errorCode": "ANY_CODE_AT_ALL"},
         {"status": "success", "result": deep(DEEPEST)},

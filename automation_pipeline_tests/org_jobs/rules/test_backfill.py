@@ -47,7 +47,7 @@ def due(period: dict[str, object], timed: Timing) -> list[datetime]:
         ({"from": None}, "from"),
         ({"from": "yesterday"}, "from"),
         ({"from": "2026-05-01T00:00:00"}, "from"),
-        ({"from": "0001-01-01T00:00:00Z"}, "from"),
+        ({"from": "1969-12-31T23:59:59Z"}, "from"),
         ({"until": "2026-04-30T00:00:00Z"}, "until"),
         ({"behaviour": "everything"}, "behaviour"),
         ({"dryRun": "yes"}, "dryRun"),
@@ -65,6 +65,8 @@ def test_the_error_names_the_invalid_field(given: dict[str, object], field: str)
 def test_a_backfill_needs_only_a_period() -> None:
     request = read_backfill(MAY)
     assert (request.behaviour, request.dry_run, request.limit) == (Behaviour.NONE, False, 500)
+    moment = {"from": "1970-01-01T00:00:00Z", "until": "1970-01-01T00:00:00Z", "limit": 1}
+    assert read_backfill(moment).from_at == read_backfill(moment).until_at
 
 
 def test_both_ends_are_in_the_period() -> None:

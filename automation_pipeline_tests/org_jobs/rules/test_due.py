@@ -1,5 +1,6 @@
 """Decisions about due schedules: outages, overlaps, windows, skips and obstacles."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -38,10 +39,19 @@ def timing(cron: str = "*/5 * * * *", **fields: Any) -> Timing:
     )
 
 
+USUAL = {
+    "misfire_policy": MisfirePolicy.FIRE_ONCE,
+    "grace_seconds": 3600,
+    "overlap_policy": OverlapPolicy.SKIP,
+    "skips_next": False,
+    "facts": ScheduleFacts(),
+}
+
+
 def due(times: Timing, after: datetime = TEN, **fields: Any) -> DueOrgSchedule:
     planned = next_planned(times, after)
     assert planned is not None
-    return DueOrgSchedule(timing=times, due=planned, **fields)
+    return DueOrgSchedule(**(USUAL | {"timing": times, "due": planned} | fields))
 
 
 def fire_lines(decision: FireDecision) -> list[str]:
@@ -87,13 +97,8 @@ def run_until_not_due(schedule: DueOrgSchedule, now: datetime) -> list[datetime]
         assert decision.next is not None
         if decision.next.effective_for > now:
             return ran
-        around = ScheduleFacts(waiting=len(ran))
-        schedule = DueOrgSchedule(
-            timing=schedule.timing,
-            due=decision.next,
-            misfire_policy=schedule.misfire_policy,
-            around=around,
-        )
+        facts = ScheduleFacts(waiting=len(ran))
+        schedule = replace(schedule, due=decision.next, facts=facts)
     raise AssertionError("It never ends")
 
 
@@ -126,7 +131,7 @@ def test_newest_due_time_of_a_rare_schedule_is_found() -> None:
 
 
 @every_case(
-    ("policy", "around", "skip", "ends_others"),
+    ("policy", "facts", "skip", "ends_others"),
     [
         (OverlapPolicy.SKIP, ScheduleFacts(), None, False),
         (OverlapPolicy.SKIP, BUSY, SkipReason.OVERLAP, False),
@@ -143,9 +148,9 @@ def test_newest_due_time_of_a_rare_schedule_is_found() -> None:
     ],
 )
 def test_each_overlap_policy(
-    policy: OverlapPolicy, around: ScheduleFacts, skip: SkipReason | None, ends_others: bool
+    policy: OverlapPolicy, facts: ScheduleFacts, skip: SkipReason | None, ends_others: bool
 ) -> None:
-    decision = decide(due(timing(), overlap_policy=policy, around=around), at(10, 5))
+    decision = decide(due(timing(), overlap_policy=policy, facts=facts), at(10, 5))
     assert ([fire.skip for fire in decision.fires], decision.ends_others) == ([skip], ends_others)
     assert decision.next == Planned(at(10, 10, 0), at(10, 10, 0))
 
@@ -154,11 +159,11 @@ def test_each_overlap_policy(
     ("fields", "reason"),
     [
         ({"skips_next": True}, SkipReason.OPERATOR),
-        ({"around": ScheduleFacts(is_disabled=True)}, SkipReason.DISABLED),
-        ({"around": ScheduleFacts(is_in_maintenance=True)}, SkipReason.MAINTENANCE),
-        ({"around": ScheduleFacts(is_host_offline=True)}, SkipReason.HOST_OFFLINE),
-        ({"around": ScheduleFacts(at_work=1, is_in_maintenance=True)}, SkipReason.MAINTENANCE),
-        ({"around": BUSY, "skips_next": True}, SkipReason.OPERATOR),
+        ({"facts": ScheduleFacts(is_disabled=True)}, SkipReason.DISABLED),
+        ({"facts": ScheduleFacts(is_in_maintenance=True)}, SkipReason.MAINTENANCE),
+        ({"facts": ScheduleFacts(is_host_offline=True)}, SkipReason.HOST_OFFLINE),
+        ({"facts": ScheduleFacts(at_work=1, is_in_maintenance=True)}, SkipReason.MAINTENANCE),
+        ({"facts": BUSY, "skips_next": True}, SkipReason.OPERATOR),
     ],
 )
 def test_skip_reasons(fields: dict[str, Any], reason: SkipReason) -> None:
@@ -175,7 +180,7 @@ def test_late_due_time_waits_for_the_next_window() -> None:
     decision = decide(due(times, at(4, 45)), at(9))
     assert decision.fires == ()
     assert decision.next == Planned(at(5, 30, 0), at(2, 0, 0, day=5))
-    after = decide(DueOrgSchedule(timing=times, due=decision.next), at(2, day=5))
+    after = decide(due(times, due=decision.next), at(2, day=5))
     assert fire_lines(after) == ["05:30 run"]
     assert after.next == Planned(at(5, 30, 0, day=11), at(5, 30, 0, day=11))
 
@@ -226,12 +231,12 @@ def test_postponed_due_time_respects_exclusions_and_the_end() -> None:
 
 
 def test_catch_up_does_not_replace_a_new_job() -> None:
-    around = ScheduleFacts(waiting=1)
+    facts = ScheduleFacts(waiting=1)
     schedule = due(
         timing(),
         misfire_policy=MisfirePolicy.FIRE_ALL,
         overlap_policy=OverlapPolicy.CANCEL_OTHER,
-        around=around,
+        facts=facts,
     )
     decision = decide(schedule, at(13))
     assert decision.dispatched is not None
@@ -252,12 +257,7 @@ def test_large_jitter_misses_no_due_time(policy: MisfirePolicy) -> None:
             assert [fire.skip for fire in decision.fires] == [None]
             ran.append(decision.fires[0].scheduled_for)
             assert decision.next is not None
-            schedule = DueOrgSchedule(
-                timing=times,
-                due=decision.next,
-                misfire_policy=policy,
-                overlap_policy=OverlapPolicy.ALLOW_ALL,
-            )
+            schedule = replace(schedule, due=decision.next)
     assert ran == [at(11, 0, 0) + timedelta(hours=number) for number in range(len(ran))]
     assert len(ran) in {47, 48}
 
@@ -303,16 +303,16 @@ EVENINGS = {"window_start": "22:00", "window_end": "06:00", "window_policy": "FI
     policy=st.sampled_from(MisfirePolicy),
     overlap=st.sampled_from(OverlapPolicy),
     late=st.timedeltas(timedelta(0), timedelta(days=40)),
-    around=st.builds(ScheduleFacts, at_work=st.integers(0, 2), waiting=st.integers(0, 2)),
+    facts=st.builds(ScheduleFacts, at_work=st.integers(0, 2), waiting=st.integers(0, 2)),
 )
 def test_no_due_time_is_decided_twice(
     times: Timing,
     policy: MisfirePolicy,
     overlap: OverlapPolicy,
     late: timedelta,
-    around: ScheduleFacts,
+    facts: ScheduleFacts,
 ) -> None:
-    schedule = due(times, misfire_policy=policy, overlap_policy=overlap, around=around)
+    schedule = due(times, misfire_policy=policy, overlap_policy=overlap, facts=facts)
     now, seen = schedule.due.effective_for + late, set[datetime]()
     for _ in range(20):
         decision = decide(schedule, now)
@@ -325,7 +325,5 @@ def test_no_due_time_is_decided_twice(
         assert decision.next.scheduled_for not in seen
         if decision.next.effective_for > now:
             return
-        schedule = DueOrgSchedule(
-            timing=times, due=decision.next, misfire_policy=policy, overlap_policy=overlap
-        )
+        schedule = replace(schedule, due=decision.next, facts=ScheduleFacts())
     raise AssertionError("It stays due")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.scheduling.timing import TimingFields
@@ -157,7 +158,11 @@ def fires(
     )
 
 
-DAY = Day(
+def day(**facts: Any) -> Day:
+    return Day(**({"fires": (), "jobs": (), "oldest_due_seconds": 0.0, "unreadable": ()} | facts))
+
+
+DAY = day(
     fires=[
         fires("acme", "DISPATCHED", 3, latency=2.0),
         fires("globex", "DISPATCHED", 1, latency=10.0),
@@ -177,18 +182,18 @@ def test_the_summary_of_a_day() -> None:
     assert DAY.by_state == {"success": 2, "failed": 1}
     assert DAY.mean_latency_seconds == 4.0
     assert DAY.organisations == ["acme", "globex", "initech"]
-    assert Day().mean_latency_seconds is None
+    assert day().mean_latency_seconds is None
 
 
 @every_case(
     ("day", "failing"),
     [
-        (Day(), set()),
+        (day(), set()),
         (DAY, set()),
-        (Day(fires=[fires("acme", "FAILED", 1)]), {"no_fire_failed"}),
-        (Day(oldest_due_seconds=300), set()),
-        (Day(oldest_due_seconds=301), {"nothing_left_due"}),
-        (Day(unreadable=["s1"]), {"no_invalid_cron"}),
+        (day(fires=[fires("acme", "FAILED", 1)]), {"no_fire_failed"}),
+        (day(oldest_due_seconds=300), set()),
+        (day(oldest_due_seconds=301), {"nothing_left_due"}),
+        (day(unreadable=["s1"]), {"no_invalid_cron"}),
     ],
 )
 def test_the_checks_of_a_day(day: Day, failing: set[str]) -> None:
@@ -198,5 +203,5 @@ def test_the_checks_of_a_day(day: Day, failing: set[str]) -> None:
 
 
 def test_the_check_names_a_few_of_many_invalid_schedules() -> None:
-    [*_, cron] = judge_day(Day(unreadable=[f"s{number}" for number in range(7)]))
+    [*_, cron] = judge_day(day(unreadable=[f"s{number}" for number in range(7)]))
     assert cron.message == "Never due until they are corrected: s0, s1, s2, s3, s4, and 2 more."

@@ -76,15 +76,15 @@ def test_every_organisation_has_the_33_built_in_types() -> None:
 
 def test_service_has_four_types() -> None:
     service = {
-        name: (one.limit_seconds, one.permission)
+        name: (one.limit_seconds, one.permission, one.is_mutation)
         for name, one in JOB_TYPES.items()
         if one.performer is Performer.SERVICE
     }
     assert service == {
-        "AUTOMATION_RUN": (86_400, "automation"),
-        "PRICING_RULE_APPLY": (86_400, "pricing.runs"),
-        "COMPANY_ENRICHMENT": (86_400, "enrichment"),
-        "HTTPS_CALL": (180, None),
+        "AUTOMATION_RUN": (86_400, "automation", True),
+        "PRICING_RULE_APPLY": (86_400, "pricing.runs", True),
+        "COMPANY_ENRICHMENT": (86_400, "enrichment", True),
+        "HTTPS_CALL": (180, None, True),
     }
 
 
@@ -205,7 +205,9 @@ def test_no_error_quotes_a_payload_value() -> None:
         ({"$ref": "https://example.com/schema.json"}, False),
         ({"properties": {"x": {"$dynamicRef": "#x"}}}, False),
         ({"$schema": "https://example.com/mine"}, True),
-        ({"title": "x" * 17_000}, False),
+        ({"title": "x" * (16 * 1024 - len('{"title": ""}'))}, True),
+        ({"title": "x" * (16 * 1024 - len('{"title": ""}') + 1)}, False),
+        ({"title": "é" * (16 * 1024 - len('{"title": ""}'))}, True),
         ({"title": "a\0b"}, False),
         (json.loads('{"not":' * 30 + "{}" + "}" * 30), False),
     ],
@@ -243,11 +245,22 @@ def test_an_id_may_be_a_number_and_is_stored_as_a_text() -> None:
     assert checked_payload(job_type("AUTOMATION_RUN"), {"scheduleId": 11}) == {"scheduleId": "11"}
 
 
+def test_payloads_of_this_system_have_defaults() -> None:
+    payloads = {
+        "PRICING_RULE_APPLY": {"ruleId": "1"},
+        "COMPANY_ENRICHMENT": {"company": "552081317"},
+    }
+    for name, payload in payloads.items():
+        assert checked_payload(job_type(name), payload) == {**payload, "force": False}
+
+
 def test_a_payload_has_at_most_256_kb() -> None:
-    payload = {"url": "https://example.com", "body": "é" * 131_000}
-    assert checked_payload(job_type("HTTPS_CALL"), payload)["body"] == payload["body"]
+    payload = {"url": "https://example.com", "body": ""}
+    rest = 256 * 1024 - len(json.dumps(payload))
+    largest = {**payload, "body": "é" * (rest // 2) + "e" * (rest % 2)}
+    assert checked_payload(job_type("HTTPS_CALL"), largest)["body"] == largest["body"]
     for type_ in (job_type("HTTPS_CALL"), job_type("SERVER_START")):
-        assert faults(type_, {**payload, "body": "é" * 132_000}) == {
+        assert faults(type_, {**largest, "body": f"{largest['body']}e"}) == {
             "payload": "must not be larger than 256 kB"
         }
 
@@ -258,6 +271,24 @@ def test_every_type_is_shown_with_the_schema_of_its_payload() -> None:
     assert shown["RCON"]["aliases"] == ["rcon"]
     schemas: Any = {name: card["payloadSchema"] for name, card in shown.items()}
     assert schemas["SERVER_RESTART"] is None
-    assert schemas["RCON"]["required"] == ["command"]
     assert schemas["HTTPS_CALL"]["required"] == ["url"]
     assert all(card["summary"] for card in shown.values())
+    lengths = {
+        (field, schema["properties"][field]["maxLength"]): {
+            name for name, other in schemas.items() if other == schema
+        }
+        for name, schema in schemas.items()
+        if schema and shown[name]["performer"] == "agent"
+        for field in schema["required"]
+    }
+    assert lengths == {
+        ("command", 1000): {"RCON", "SEND_COMMAND"},
+        ("message", 1000): {"PLAYER_MESSAGE"},
+        ("player", 200): {name for name in schemas if name.startswith("PLAYER_")}
+        - {"PLAYER_LIST", "PLAYER_MESSAGE"},
+        ("query", 200): {"MOD_SEARCH"},
+        ("save", 120): {"SAVE_RESTORE", "SAVE_DELETE"},
+        ("mod", 120): {name for name in schemas if name.startswith("MOD_")}
+        - {"MOD_LIST", "MOD_SEARCH", "MOD_UPDATE_ALL"},
+        ("profile", 120): {"PROFILE_APPLY", "PROFILE_DELETE"},
+    }

@@ -70,7 +70,7 @@ def test_address_headers_and_body_accept_references() -> None:
         "https://",
         "https://exa mple.com/",
         "https://example.com:port/",
-        "https://example.com/" + "x" * 2000,
+        "https://example.com/" + "x" * 1981,
         "",
         12,
     ],
@@ -83,6 +83,7 @@ def test_invalid_or_secret_address_is_refused(url: object) -> None:
     ("url", "listed"),
     [
         ("https://example.com/?page=2&sort=name", ()),
+        ("https://example.com/" + "x" * 1980, ()),
         ("https://example.com:8443", ()),
         ("https://leads-inside.example.com/", ()),  # a name is resolved when it is called
         ("https://93.184.216.34/", ()),
@@ -188,6 +189,7 @@ def test_a_secret_in_a_header_is_refused_by_the_name_of_the_header(headers: dict
         ({"Idempotency-Key": REFERENCE}, "'Idempotency-Key' is set by the client"),
         ({"Content-Length": "1"}, "'Content-Length' is set by the client"),
         ({"a b": "1"}, "'a b' is not a name of a header"),
+        ({"a" * 101: "1"}, f"'{'a' * 100}' is not a name of a header"),
         ({"a": "x\r\nb: y"}, "'a' must be at most 4000 plain characters on one line"),
         ({"a": "é"}, "'a' must be at most 4000 plain characters on one line"),
         ({"a": "x" * 4001}, "'a' must be at most 4000 plain characters on one line"),
@@ -212,10 +214,27 @@ def test_an_invalid_header_is_refused(headers: dict[str, Any], why: str) -> None
         ({"headers": []}, "payload.headers"),
         ({"headers": {f"a{number}": "" for number in range(51)}}, "payload.headers"),
         ({"verify": False}, "payload.verify"),
+        ({"expectStatus": [600]}, "payload.expectStatus.0"),
+        ({"expectStatus": [200] * 51}, "payload.expectStatus"),
     ],
 )
 def test_values_out_of_bounds_are_refused(payload: dict[str, Any], where: str) -> None:
     assert [path for path, _ in faults(**payload)] == [where]
+
+
+@every_case(
+    "payload",
+    [
+        {"timeoutSeconds": 1, "expectStatus": [200, 599]},
+        {"timeoutSeconds": 120, "expectStatus": [201] * 50},
+        {"headers": {f"a{number}": "x" * 4000 for number in range(50)}},
+        {"headers": {"a" * 100: "~ "}},
+        {"method": "GET"},
+        {"method": "DELETE", "body": {}},
+    ],
+)
+def test_values_at_the_bounds_are_accepted(payload: dict[str, Any]) -> None:
+    assert {name: checked(**payload)[name] for name in payload} == payload
 
 
 @given(
