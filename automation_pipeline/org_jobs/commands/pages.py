@@ -213,7 +213,8 @@ SCHEDULE_COLUMNS = Columns[OrgSchedule](
         "cron": lambda one: f"{one.cron_expression} {one.timezone}",
         "state": _state,
         "next (UTC)": lambda one: (
-            f"{minute(one.next_run_at)}{', skipped' if one.skip_next_run else ''}"
+            one.next_run_at
+            and f"{minute(one.next_run_at)}{', skipped' if one.skip_next_run else ''}"
         ),
         "last": lambda one: one.last_run_status,
         "runs": _counts,

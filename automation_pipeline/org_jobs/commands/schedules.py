@@ -560,12 +560,5 @@ def _show_times(found: SchedulePreview, *, as_json: bool) -> None:
         say(found.note)
     if found.runs:
         screen.print()
-        rows = [
-            (
-                run.local_time,
-                minute(run.effective_for),
-                " ".join(filter(None, ["Skipped on request." if run.is_skipped else "", run.note])),
-            )
-            for run in found.runs
-        ]
+        rows = [(run.local_time, minute(run.effective_for), run.note or "") for run in found.runs]
         print_fitted_table((found.timezone, "UTC", "note"), rows, texts={"note"})

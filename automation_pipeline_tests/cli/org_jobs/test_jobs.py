@@ -1,14 +1,19 @@
 """Tests of job commands: show, create, and follow jobs."""
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 
 from automation_pipeline.cli.progress import LaunchWait
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.org_jobs.commands.jobs import follow_job
-from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
+from automation_pipeline.org_jobs.models.jobs import RetryPolicy, attempt_failed, attempt_succeeded
+from automation_pipeline.org_jobs.tables import AttemptRow
 from automation_pipeline_tests.cli.org_jobs.commands import OrgJobsCommands
 from automation_pipeline_tests.cli.terminal import during_pauses, time_passes
-from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.org_jobs.data import CHANGING, SERVICE
 
 
 def test_jobs_can_be_listed_and_filtered(org_jobs: OrgJobsCommands) -> None:
@@ -53,6 +58,101 @@ def test_a_job_shows_the_status_of_each_attempt(org_jobs: OrgJobsCommands) -> No
         ("running", "failed"), ("failed", "pending"), ("running", "failed")
     ]  # fmt: skip
     assert "running -> failed by worker" in org_jobs.printed("log", job_id)
+
+
+MAY = datetime(2026, 5, 1, 8, 30, 15, tzinfo=UTC)
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+RUNNING = {
+    "status": "running", "started_at": MAY, "deadline_at": MAY + DAY, "attempt_no": 2, "lease_owner": "agent:box",
+    "progress": {"percent": 40.0, "message": "Copying\n[it]"}, "progress_at": MAY + MINUTE,
+    "cancel_requested_at": MAY + 2 * MINUTE, "cancelled_by": "user:1", "cancel_reason": "No\nneed",
+}  # fmt: skip
+ENDED = {"started_at": MAY, "finished_at": MAY + MINUTE}
+NEXT_STEPS = "Follow it: `automation org-jobs watch 1`; stop it: `automation org-jobs cancel 1`."
+CREATED = "created 2026-05-01 08:30:15 UTC by user:1"
+STARTED = "started 2026-05-01 08:30:15 UTC"
+
+
+@pytest.mark.parametrize(
+    ("job", "run", "expected", "listed"),
+    [
+        (
+            {"payload": {"a": 1}, "scheduled_for": MAY, "of_type": CHANGING},
+            RUNNING,
+            ("job 1 SERVER_RESTART organisation acme status running, attempt 2 of 3, asked to stop, 40 %: Copying [it] "
+            f'payload {{"a": 1}} due time 2026-05-01 08:30:15 UTC {CREATED} {STARTED} '
+            "deadline 2026-05-02 08:30:15 UTC last report 2026-05-01 08:31:15 UTC "
+            f"cancel requested 2026-05-01 08:32:15 UTC by user:1: No need {NEXT_STEPS}"),
+            "running, attempt 2 of 3, asked to stop, 40 %: Copying [it] 2026-05-01 08:30 user:1 No need",
+        ),
+        (
+            {},
+            {"lease_owner": "worker"},
+            (f"job 1 HTTPS_CALL organisation acme status claimed, not started {CREATED} "
+            f"expires 2026-05-02 08:30:15 UTC {NEXT_STEPS}"),
+            "claimed, not started 2026-05-01 08:30 user:1",
+        ),
+        (
+            {"retry": RetryPolicy(max_retries=0)},
+            {"status": "running", "started_at": MAY, "progress": {"percent": 0}},
+            f"job 1 HTTPS_CALL organisation acme status running, 0 % {CREATED} {STARTED} {NEXT_STEPS}",
+            "running, 0 % 2026-05-01 08:30 user:1",
+        ),
+        (
+            {},
+            {"status": "success", **ENDED, "result": {"n": [1]}, "log_ref": "/log/1"},
+            (f"job 1 HTTPS_CALL organisation acme status success, attempt 1 of 3 {CREATED} {STARTED} "
+            'ended 2026-05-01 08:31:15 UTC result {"n": [1]} log /log/1'),
+            "success, attempt 1 of 3 2026-05-01 08:30 user:1",
+        ),
+        (
+            {},
+            {"status": "failed", **ENDED, "error_code": "GONE", "error": "It is\ngone"},
+            (f"job 1 HTTPS_CALL organisation acme status failed, attempt 1 of 3 {CREATED} {STARTED} "
+            "ended 2026-05-01 08:31:15 UTC error GONE: It is gone Retry it: `automation org-jobs retry 1`."),
+            "failed, attempt 1 of 3 2026-05-01 08:30 user:1 GONE: It is gone",
+        ),
+        (
+            {},
+            {"status": "cancelled", "finished_at": MAY, "cancelled_by": "user:1", "cancel_requested_at": MAY},
+            (f"job 1 HTTPS_CALL organisation acme status cancelled {CREATED} "
+            "cancel requested 2026-05-01 08:30:15 UTC by user:1 ended 2026-05-01 08:30:15 UTC "
+            "Retry it: `automation org-jobs retry 1`."),
+            "cancelled 2026-05-01 08:30 user:1",
+        ),
+    ],
+)  # fmt: skip
+def test_a_stored_job_is_shown_in_full(
+    org_jobs: OrgJobsCommands, job: dict[str, Any], run: dict[str, Any], expected: str, listed: str
+) -> None:
+    data = org_jobs.data
+    job_id = data.job("acme", **({"of_type": SERVICE} | job), run=run)
+    data.set_job(job_id, created_at=MAY, expires_at=MAY + DAY)
+    assert org_jobs.printed("show", "1") == expected
+    assert org_jobs.printed("list").endswith(listed)
+
+
+def test_the_attempts_of_a_job_are_listed(org_jobs: OrgJobsCommands) -> None:
+    data = org_jobs.data
+    run_id = data.run_row(data.job("acme")).id
+    ended = {"org_id": "acme", "status": "failed", "finished_at": MAY + MINUTE}
+    first = {
+        "started_at": MAY,
+        "owner": "agent:box",
+        "error_code": "DISK_FULL",
+        "error": "Full\n[1]",
+    }
+    first |= {"retry_at": MAY + 2 * MINUTE, "late_report": {"a": 1}}
+    with data.database.transaction() as session:
+        session.add(AttemptRow(run_id=run_id, attempt_no=1, **ended, **first))
+        session.add(AttemptRow(run_id=run_id, attempt_no=2, **ended))
+    _, _, attempts = org_jobs.printed("show", "1").partition(" run attempt ")
+    assert attempts.partition(" Follow it")[0] == (
+        "started (UTC) ended (UTC) status by why "
+        "1 1 2026-05-01 08:30:15 2026-05-01 08:31:15 failed agent:box "
+        "DISK_FULL: Full [1] (tried again 2026-05-01 08:32 UTC); a late report exists "
+        "1 2 2026-05-01 08:31:15 failed"
+    )
 
 
 def test_a_job_can_be_cancelled(org_jobs: OrgJobsCommands) -> None:
@@ -111,9 +211,15 @@ def test_queues_show_waiting_and_running_jobs(org_jobs: OrgJobsCommands) -> None
         ("globex", 0, 0),
     ]
     assert [one["orgId"] for one in org_jobs.json("queues", "--org", "acme")["queues"]] == ["acme"]
-    result = org_jobs.printed("queues")
-    assert "acme in service 1 0 0 1 10" in result
-    assert "globex suspended 0 0 0 0 10" in result
+    org_jobs.json(
+        "orgs", "create", "third", "--name", "3", "--maintenance-until", "2127-01-01T00:00:00Z"
+    )
+    oldest = f"{org_jobs.data.job_row(2).created_at:%Y-%m-%d %H:%M}"
+    assert org_jobs.printed("queues") == (
+        "organisation state waiting to be retried claimed running at once oldest (UTC) "
+        f"acme in service 1 0 0 1 10 {oldest} globex suspended 0 0 0 0 10 "
+        "third in service; maintenance until 2127-01-01 00:00 0 0 0 0 10"
+    )
 
 
 def test_job_types_show_their_performer_and_payload_schema(without_org: OrgJobsCommands) -> None:

@@ -1,5 +1,7 @@
 """Tests of the commands for organisations, hosts, servers, alerts, and the audit log."""
 
+from datetime import UTC, datetime
+
 from automation_pipeline.core.alerts import AlertCondition, AlertSeverity
 from automation_pipeline.core.clock import SystemClock, iso
 from automation_pipeline.org_jobs.queries.health import ORG_ALERTS
@@ -53,6 +55,56 @@ def test_suspending_an_organisation_suspends_its_schedules(org_jobs: OrgJobsComm
     assert org_jobs.json("schedules", "show", schedule_id)["state"] == "PAUSED"
     assert "state in service" in org_jobs.printed("orgs", "resume", "acme")
     assert org_jobs.json("schedules", "show", schedule_id)["state"] == "ACTIVE"
+
+
+MAY = datetime(2026, 5, 1, 8, 30, 15, tzinfo=UTC)
+
+
+def test_stored_organisations_hosts_and_servers_are_shown_in_full(
+    org_jobs: OrgJobsCommands,
+) -> None:
+    data = org_jobs.data
+    suspended = {"suspended_at": MAY, "suspend_reason": "Un\npaid", "created_at": MAY}
+    data.organisation("acme", **suspended, maintenance_until=MAY)
+    maintenance = "maintenance until 2026-05-01 08:30 UTC: jobs that are due before are skipped"
+    created = "created 2026-05-01 08:30 UTC"
+    assert org_jobs.printed("orgs", "show", "acme") == (
+        "organisation acme Acme state suspended suspended 2026-05-01 08:30 UTC: Un paid "
+        f"at once 10 jobs at most {maintenance} {created}"
+    )
+    assert org_jobs.printed("orgs", "list") == (
+        "id name state at once maintenance until (UTC) acme Acme suspended 10 2026-05-01 08:30"
+    )
+    seen = {
+        "last_seen_at": MAY,
+        "agent_version": "1.0",
+        "maintenance_until": MAY,
+        "created_at": MAY,
+    }
+    data.host("acme", "box", **seen)
+    data.host("acme", "new", last_seen_at=None, created_at=MAY)
+    assert org_jobs.printed("hosts", "show", "1") == (
+        f"host 1 box organisation acme agent 1.0 last seen 2026-05-01 08:30 UTC {maintenance} {created}"
+    )
+    assert org_jobs.printed("hosts", "show", "2") == (
+        f"host 2 new organisation acme last seen never {created}"
+    )
+    assert org_jobs.printed("hosts", "list") == (
+        "id organisation name agent last seen (UTC) maintenance until (UTC) "
+        "1 acme box 1.0 2026-05-01 08:30 2026-05-01 08:30 2 acme new never"
+    )
+    data.server("acme", "main", host_id=1, created_at=MAY)
+    data.server("acme", "spare", is_enabled=False, created_at=MAY)
+    assert org_jobs.printed("servers", "show", "1") == (
+        f"server 1 main organisation acme host 1 state enabled {created}"
+    )
+    assert org_jobs.printed("servers", "show", "2") == (
+        "server 2 spare organisation acme host none: its jobs wait until it has one state disabled "
+        f"{created}"
+    )
+    assert org_jobs.printed("servers", "list") == (
+        "id organisation name host state 1 acme main 1 enabled 2 acme spare disabled"
+    )
 
 
 def test_hosts_show_the_last_heartbeat_of_their_agent(org_jobs: OrgJobsCommands) -> None:

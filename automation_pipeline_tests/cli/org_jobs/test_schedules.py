@@ -1,13 +1,14 @@
 """Tests of `automation org-jobs schedules`."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from automation_pipeline.core.clock import iso
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
-from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.cli.org_jobs.commands import CALL, OrgJobsCommands
+from automation_pipeline.org_jobs.tables import BatchRow
+from automation_pipeline_tests.cli.org_jobs.commands import CALL, UNKNOWN_ID, OrgJobsCommands
 from automation_pipeline_tests.cli.terminal import during_pauses
 
 BY_FLAGS = (
@@ -149,6 +150,119 @@ def test_a_schedule_shows_its_main_fields(org_jobs: OrgJobsCommands) -> None:
     assert "paused because Disk [full]; it is resumed 2127-01-01 00:00 UTC" in shown
     assert "next never" in shown
     assert shown.endswith(f"Resume it: `automation org-jobs schedules resume {schedule_id}`.")
+
+
+MAY = datetime(2026, 5, 1, 8, 30, 15, tzinfo=UTC)
+DAY = timedelta(days=1)
+SHORT = {"job_type": "HTTPS_CALL", "payload": {}, "created_at": MAY, "updated_at": MAY}
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            {
+                "name": "Nightly [1]", "description": "Line 1\nline 2", "payload": {"url": "https://example.com"},
+                "state": "PAUSED", "enabled": False, "pause_reason": "Disk [full]", "paused_until": MAY + 9 * DAY,
+                "jitter_s": 30, "start_at": MAY, "end_at": MAY + 90 * DAY, "timezone": "Europe/Paris",
+                "excluded_on": ["2026-05-05", "2026-05-06"], "execution_window_start": "22:00",
+                "execution_window_end": "06:00", "window_policy": "FILTER", "latest_start_cutoff_min": 1,
+                "retry_policy": {"maxRetries": 1, "backoffMs": 500, "backoffType": "exponential"},
+                "overlap_policy": "ALLOW_ALL", "misfire_policy": "FIRE_ALL", "misfire_grace_s": 60,
+                "skip_if_offline": True, "auto_pause_after": 1, "run_count": 2, "failure_count": 3,
+                "consecutive_failures": 1, "last_run_at": MAY + DAY, "last_run_job_id": 7, "priority": 3,
+                "last_dispatch_status": "dispatched", "last_job_status": "failed", "updated_at": MAY + 2 * DAY,
+                "version": 4, "created_by": "user:9",
+            },
+            ("schedule {id} Nightly [1] description Line 1 line 2 organisation acme state PAUSED, disabled "
+            "paused because Disk [full]; it is resumed 2026-05-10 08:30 UTC due 0 2 * * *, Europe/Paris, "
+            "up to 30 s later, from 2026-05-01 08:30 UTC, until 2026-07-30 08:30 UTC, not on 2026-05-05, 2026-05-06 "
+            "window 22:00 to 06:00, no job starts in its last 1 minute; jobs due outside are skipped next never "
+            'job HTTPS_CALL {{"url": "https://example.com"}} priority 3 retries once, after 0.5 s, then double '
+            "policies jobs run concurrently; after more than 60 s the newest ten missed due times are run; a due time "
+            "is skipped while the agent is offline; paused after 1 failure in a row "
+            "last job job 7, 2026-05-02 08:30 UTC: failed counters 2 jobs, 3 failed, 1 in a row "
+            "created 2026-05-01 08:30 UTC by user:9 changed 2026-05-03 08:30 UTC, version 4 "
+            "Resume it: `automation org-jobs schedules resume {id}`. See what failed: `automation org-jobs show 7`."),
+        ),
+        (
+            {
+                "name": "Other", "next_run_at": MAY + 40 * DAY, "next_scheduled_for": MAY + 40 * DAY - DAY / 8,
+                "skip_next_run": True, "auto_pause_after": 0, "retry_policy": {"maxRetries": 0},
+                "last_run_at": MAY, "last_dispatch_status": "dispatched",
+            },
+            ("schedule {id} Other organisation acme state ACTIVE due 0 2 * * *, UTC "
+            "next Wed 10 Jun 2026 08:30 UTC, for 2026-06-10 05:30 UTC skipped the next due time job HTTPS_CALL "
+            "priority 5 retries never policies a due time is skipped while the previous job runs; "
+            "after more than 3600 s the newest missed due time is run last job 2026-05-01 08:30 UTC: success "
+            "counters 0 jobs, 0 failed created 2026-05-01 08:30 UTC by user:1 "
+            "Keep the next due time: `automation org-jobs schedules keep-next {id}`."),
+        ),
+        (
+            {
+                "name": "Broken", "state": "INVALID_CRON", "timezone": "Gone/City", "skip_next_run": True,
+                "skip_next_run_reason": "Party", "consecutive_failures": 2, "failure_count": 2, "run_count": 1,
+            },
+            ("schedule {id} Broken organisation acme state INVALID_CRON due 0 2 * * *, Gone/City next never "
+            "skipped the next due time: Party job HTTPS_CALL priority 5 retries 2 times, after 2 s "
+            "policies a due time is skipped while the previous job runs; after more than 3600 s the newest missed "
+            "due time is run; paused after 10 failures in a row counters 1 job, 2 failed, 2 in a row "
+            "created 2026-05-01 08:30 UTC by user:1 Correct its cron or its time zone: "
+            "`automation org-jobs schedules update {id} --cron ... --timezone ...`. "
+            "Keep the next due time: `automation org-jobs schedules keep-next {id}`."),
+        ),
+        (
+            {
+                "name": "Paused", "state": "PAUSED", "execution_window_start": "01:00",
+                "execution_window_end": "02:00",
+            },
+            ("schedule {id} Paused organisation acme state PAUSED paused because no reason given due 0 2 * * *, UTC "
+            "window 01:00 to 02:00; jobs due outside wait for it next never job HTTPS_CALL priority 5 "
+            "retries 2 times, after 2 s policies a due time is skipped while the previous job runs; after more than "
+            "3600 s the newest missed due time is run; paused after 10 failures in a row counters 0 jobs, 0 failed "
+            "created 2026-05-01 08:30 UTC by user:1 Resume it: `automation org-jobs schedules resume {id}`."),
+        ),
+    ],
+)  # fmt: skip
+def test_a_stored_schedule_is_shown_in_full(
+    org_jobs: OrgJobsCommands, columns: dict[str, object], expected: str
+) -> None:
+    org_jobs.data.schedule("acme", id=UNKNOWN_ID, **(SHORT | columns))
+    assert org_jobs.printed("schedules", "show", UNKNOWN_ID) == expected.format(id=UNKNOWN_ID)
+
+
+def test_the_list_shows_the_state_and_next_due_time_of_schedules(org_jobs: OrgJobsCommands) -> None:
+    data = org_jobs.data
+    due = {"next_run_at": MAY, "next_scheduled_for": MAY}
+    data.schedule("acme", id="a", name="One", **(SHORT | due | {"skip_next_run": True}))
+    data.schedule(
+        "acme", id="b", name="Two", **(SHORT | {"state": "PAUSED", "skip_next_run": True})
+    )
+    data.schedule(
+        "acme", id="c", name="Three", **(SHORT | due), consecutive_failures=1, enabled=True
+    )
+    assert org_jobs.printed("schedules", "list") == (
+        "id organisation name type cron state next (UTC) runs "
+        "a acme One HTTPS_CALL 0 2 * * * UTC ACTIVE 2026-05-01 08:30, skipped 0 jobs, 0 failed "
+        "b acme Two HTTPS_CALL 0 2 * * * UTC PAUSED 0 jobs, 0 failed "
+        "c acme Three HTTPS_CALL 0 2 * * * UTC ACTIVE 2026-05-01 08:30 0 jobs, 0 failed, 1 in a row"
+    )
+
+
+def test_fires_show_their_job_or_the_reason_why_there_is_none(org_jobs: OrgJobsCommands) -> None:
+    data, decided = org_jobs.data, MAY + timedelta(minutes=1)
+    data.schedule("acme", id=UNKNOWN_ID, **(SHORT | {"timezone": "Europe/Paris"}))
+    data.fire(UNKNOWN_ID, MAY, outcome="FAILED", error="No\njob", fired_at=decided)
+    skipped = {"outcome": "SKIPPED", "skip_reason": "operator", "note": "Party"}
+    data.fire(UNKNOWN_ID, MAY + DAY, fired_at=decided, **skipped)
+    fire_id = data.fire(UNKNOWN_ID, MAY + 2 * DAY, fired_at=decided)
+    data.job("acme", fire_id=fire_id)
+    assert org_jobs.printed("schedules", "fires", UNKNOWN_ID) == (
+        "due, Europe/Paris decided (UTC) by outcome job why "
+        "Sun 03 May 2026 10:30 CEST 2026-05-01 08:31 CRON DISPATCHED 1 pending "
+        "Sat 02 May 2026 10:30 CEST 2026-05-01 08:31 CRON SKIPPED operator: Party "
+        "Fri 01 May 2026 10:30 CEST 2026-05-01 08:31 CRON FAILED No job"
+    )
 
 
 def test_a_schedule_shows_its_last_five_fires_with_outcome_and_reason(
@@ -382,6 +496,41 @@ def test_a_past_period_can_be_backfilled(org_jobs: OrgJobsCommands) -> None:
     assert "3 = 3 pending" in org_jobs.printed("backfills", "list", "--org", "acme")
     cancelled = org_jobs.json("backfills", "cancel", made["id"])
     assert (cancelled["status"], cancelled["cancelled"]) == ("cancelled", 3)
+
+
+def test_backfills_show_the_status_of_their_jobs(org_jobs: OrgJobsCommands) -> None:
+    data = org_jobs.data
+    schedule_id = data.schedule("acme", id=UNKNOWN_ID, **SHORT)
+    columns = {
+        "org_id": "acme",
+        "schedule_id": schedule_id,
+        "type": "backfill",
+        "created_by": "user:1",
+    }
+    columns |= {"from_at": MAY, "until_at": MAY + DAY, "created_at": MAY}
+    with data.database.transaction() as session:
+        session.add(BatchRow(id=1, status="running", behaviour="failed", total=3, **columns))
+        ended = {"status": "completed", "behaviour": "none", "total": 0, "finished_at": MAY + DAY}
+        session.add(BatchRow(id=2, **columns, **ended))
+    for status in ("pending", "running", "success"):
+        data.set_job(data.job("acme", batch_id=1), status=status)
+    assert org_jobs.printed("backfills", "show", "1") == (
+        f"backfill 1 organisation acme schedule {UNKNOWN_ID} status running "
+        "period 2026-05-01 08:30 to 2026-05-02 08:30 UTC, repeated: failed jobs 3 = 1 pending + 1 running + 1 success "
+        "created 2026-05-01 08:30 UTC by user:1 See its jobs: `automation org-jobs list --backfill 1`. "
+        "Stop it: `automation org-jobs backfills cancel 1`."
+    )
+    assert org_jobs.printed("backfills", "show", "2") == (
+        f"backfill 2 organisation acme schedule {UNKNOWN_ID} status completed "
+        "period 2026-05-01 08:30 to 2026-05-02 08:30 UTC, repeated: none jobs 0 "
+        "created 2026-05-01 08:30 UTC by user:1 ended 2026-05-02 08:30 UTC"
+    )
+    assert org_jobs.printed("backfills", "list") == (
+        "id organisation schedule status period (UTC) created (UTC) jobs "
+        f"2 acme {UNKNOWN_ID} completed 2026-05-01 08:30 to 2026-05-02 08:30 2026-05-01 08:30 0 "
+        f"1 acme {UNKNOWN_ID} running 2026-05-01 08:30 to 2026-05-02 08:30 2026-05-01 08:30 "
+        "3 = 1 pending + 1 running + 1 success"
+    )
 
 
 def nightly(org_jobs: OrgJobsCommands, *options: str) -> str:
