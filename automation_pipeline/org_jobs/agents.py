@@ -57,7 +57,7 @@ from automation_pipeline.org_jobs.runs import count_ended_runs
 from automation_pipeline.org_jobs.tables import AttemptRow, HostRow, JobRunRow, OrgJobRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import TransitionRow
-from automation_pipeline.storage.statements import database_now, where_given
+from automation_pipeline.storage.statements import UNSYNCHRONIZED, database_now, where_given
 
 SEEN_EVERY_SECONDS = 15.0
 LATE_REPORT = "late_report"
@@ -103,7 +103,7 @@ def record_heartbeat(session: Session, host: HostRow, agent_version: str | None 
         seen = seen.where(is_due)
     else:
         changes["agent_version"] = agent_version
-    session.execute(seen.values(**changes).execution_options(synchronize_session=False))
+    session.execute(seen.values(**changes).execution_options(**UNSYNCHRONIZED))
 
 
 def past_attempt(session: Session, run: JobRunRow, attempt_no: int) -> PastAttempt | None:

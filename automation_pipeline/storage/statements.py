@@ -38,6 +38,11 @@ Insert: TypeAlias = postgresql.Insert | sqlite.Insert
 Item = TypeVar("Item")
 Value = TypeVar("Value", str, int)
 
+# Execution options: read rows again that the session has already; leave the session's rows as they
+# are when an UPDATE changes them in the database.
+FRESH = {"populate_existing": True}
+UNSYNCHRONIZED = {"synchronize_session": False}
+
 
 def is_postgres(session: Session) -> bool:
     return session.get_bind().dialect.name == "postgresql"

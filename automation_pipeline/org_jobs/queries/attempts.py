@@ -54,7 +54,14 @@ from automation_pipeline.org_jobs.tables import (
 from automation_pipeline.storage.claims import LostClaimError
 from automation_pipeline.storage.history import Transition, TransitionRow, record_transitions
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import among, database_now, database_time, where_given
+from automation_pipeline.storage.statements import (
+    FRESH,
+    UNSYNCHRONIZED,
+    among,
+    database_now,
+    database_time,
+    where_given,
+)
 
 SCHEDULER = "scheduler"
 
@@ -98,7 +105,7 @@ def start_run(
         update(OrgJobRow)
         .where(OrgJobRow.id == run.job_id)
         .values(status=OrgJobsRunState.RUNNING)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
     states = OrgJobsRunState.PENDING, OrgJobsRunState.RUNNING
     record_transitions(session, [Transition(JOB_RUN.name, str(run.id), *states, actor, now)])
@@ -130,10 +137,7 @@ def check_unclaimed(session: Session, run_id: int) -> None:
 def locked_run(session: Session, run_id: int) -> JobRunRow:
     """Lock the run. A caller that may end the attempt must have locked the schedule."""
     run = session.scalar(
-        select(Run)
-        .where(Run.id == run_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
+        select(Run).where(Run.id == run_id).with_for_update().execution_options(**FRESH)
     )
     if run is None:
         raise no_such_run(run_id)
@@ -166,7 +170,7 @@ def _newest_id(session: Session, job_id: int, within: OrgScope) -> int:
 
 def repeat_run(session: Session, run: JobRunRow, actor: str, now: datetime) -> None:
     """Add a run to the job of an ended, locked run. The batch of the job is running again."""
-    job = session.get_one(OrgJobRow, run.job_id, populate_existing=True)
+    job = session.get_one(OrgJobRow, run.job_id, **FRESH)
     again = JobRunRow(
         job_id=job.id,
         org_id=job.org_id,
@@ -190,7 +194,7 @@ def repeat_run(session: Session, run: JobRunRow, actor: str, now: datetime) -> N
             update(BatchRow)
             .where(BatchRow.id == job.batch_id)
             .values(status=BatchState.RUNNING, finished_at=None)
-            .execution_options(synchronize_session=False)
+            .execution_options(**UNSYNCHRONIZED)
         )
 
 
@@ -265,7 +269,7 @@ def _lock_schedules_of(session: Session, run_ids: Collection[int]) -> None:
 
 def _locked(query: Select[tuple[JobRunRow, OrgJobRow]]) -> Select[tuple[JobRunRow, OrgJobRow]]:
     """Lock in the order of the runs' ids, like every other transaction, to avoid deadlocks."""
-    return query.order_by(Run.id).with_for_update(of=Run).execution_options(populate_existing=True)
+    return query.order_by(Run.id).with_for_update(of=Run).execution_options(**FRESH)
 
 
 def _ended(
@@ -352,7 +356,7 @@ def record_outcomes(session: Session, ended: Sequence[EndedRun], now: datetime) 
         .where(among(session, OrgScheduleRow.id, ids))
         .order_by(OrgScheduleRow.id)
         .with_for_update()
-        .execution_options(populate_existing=True)
+        .execution_options(**FRESH)
     )
     schedules = {row.id: row for row in rows}
     for one in ended:
@@ -396,7 +400,7 @@ def _close_batches(session: Session, batch_ids: Collection[int], now: datetime) 
         update(BatchRow)
         .where(among(session, BatchRow.id, batch_ids), is_running, ~is_left)
         .values(status=status, finished_at=now)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
 
 
@@ -408,7 +412,7 @@ def followed_runs(session: Session, after_id: int, limit: int) -> list[FollowedR
         .where(IS_RUNNING, Run.following.is_not(None), Run.id > after_id)
         .order_by(Run.id)
         .limit(limit)
-        .execution_options(populate_existing=True)
+        .execution_options(**FRESH)
     )
     return list(session.execute(fresh).tuples())
 
@@ -422,7 +426,7 @@ def lock_followed_runs(session: Session, followed: Sequence[JobRunRow]) -> set[i
         .where(among(session, Run.id, before), IS_RUNNING)
         .order_by(Run.id)
         .with_for_update()
-        .execution_options(populate_existing=True)
+        .execution_options(**FRESH)
     )
     return {run.id for run in rows if run.following == before[run.id]}
 
@@ -495,6 +499,6 @@ def release_unstarted(session: Session, limit: int) -> Sequence[int]:
             update(Run)
             .where(among(session, Run.id, run_ids), *is_lost)
             .values(lease_owner=None, lease_until=None, requested_at=None)
-            .execution_options(synchronize_session=False)
+            .execution_options(**UNSYNCHRONIZED)
         )
     return run_ids

@@ -55,7 +55,7 @@ from automation_pipeline.org_jobs.tables import (
     ServerRow,
 )
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import among
+from automation_pipeline.storage.statements import FRESH, UNSYNCHRONIZED, among
 
 # An agent that is silent for longer counts as offline.
 OFFLINE_AFTER = timedelta(minutes=3)
@@ -92,7 +92,7 @@ def lock_due_schedules(
         .where(among(session, OrgScheduleRow.id, chosen), *_is_due(now))
         .order_by(OrgScheduleRow.id)
         .with_for_update(of=OrgScheduleRow, skip_locked=True)
-        .execution_options(populate_existing=True)
+        .execution_options(**FRESH)
     )
     rows = session.execute(query).tuples().all()
     counts = _active_runs(session, [row.id for row, *_ in rows])
@@ -243,7 +243,7 @@ def cancel_superseded(
         update(JobRunRow)
         .where(among(session, JobRunRow.id, asked), JobRunRow.cancel_requested_at.is_(None))
         .values(cancel_requested_at=now, cancelled_by=SCHEDULER, cancel_reason=SUPERSEDED)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
 
 

@@ -40,7 +40,13 @@ from automation_pipeline.org_jobs.tables import (
     OrgScheduleRow,
 )
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import among, insert_into, where_given
+from automation_pipeline.storage.statements import (
+    FRESH,
+    UNSYNCHRONIZED,
+    among,
+    insert_into,
+    where_given,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +267,7 @@ def stop_batch(session: Session, batch: BatchRow, actor: str, now: datetime, rea
         update(JobRunRow)
         .where(among(session, JobRunRow.id, at_work), JobRunRow.cancel_requested_at.is_(None))
         .values(cancel_requested_at=now, cancelled_by=actor, cancel_reason=reason)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
     waiting = statuses.keys() - set(at_work)
     end_attempts(
@@ -279,7 +285,7 @@ def _found(
     )
     if is_locked:
         query = query.with_for_update()
-    row = session.scalar(query.execution_options(populate_existing=True))
+    row = session.scalar(query.execution_options(**FRESH))
     if row is None:
         raise NotFoundError(f"Backfill {batch_id} not found")
     return row

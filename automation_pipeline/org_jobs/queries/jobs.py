@@ -37,7 +37,7 @@ from automation_pipeline.org_jobs.queries.queue import (
 )
 from automation_pipeline.org_jobs.tables import AttemptRow, JobRunRow, OrganisationRow, OrgJobRow
 from automation_pipeline.storage.history import TransitionRow
-from automation_pipeline.storage.statements import among, where_given
+from automation_pipeline.storage.statements import FRESH, among, where_given
 from automation_pipeline.storage.types import Table as MetadataTable
 
 
@@ -124,12 +124,10 @@ def _run_columns(job: NewJob, job_id: int, now: datetime) -> dict[str, object]:
 
 Shown = TypeVar("Shown", bound=JsonModel)
 
-_FRESH = {"populate_existing": True}
-
 
 def get_job(session: Session, job_id: int, within: OrgScope) -> OrgJob:
     its = OrgJobRow.id == job_id, *where_given((OrgJobRow.org_id, within.org_id))
-    rows = session.scalars(select(OrgJobRow).where(*its).execution_options(**_FRESH)).all()
+    rows = session.scalars(select(OrgJobRow).where(*its).execution_options(**FRESH)).all()
     if not rows:
         raise no_such_job(job_id)
     return _with_runs(session, rows)[0]
@@ -154,14 +152,14 @@ def list_jobs(
         .order_by(OrgJobRow.id.desc())
         .limit(limit)
         .offset(offset)
-        .execution_options(**_FRESH)
+        .execution_options(**FRESH)
     )
     return _with_runs(session, session.scalars(fresh).all())
 
 
 def get_run(session: Session, run_id: int, within: OrgScope) -> OrgJobRun:
     its = JobRunRow.id == run_id, *where_given((JobRunRow.org_id, within.org_id))
-    row = session.scalar(select(JobRunRow).where(*its).execution_options(**_FRESH))
+    row = session.scalar(select(JobRunRow).where(*its).execution_options(**FRESH))
     if row is None:
         raise no_such_run(run_id)
     return shown(OrgJobRun, row, attempts=_attempts(session, [run_id]).get(run_id, ()))
@@ -233,7 +231,7 @@ def _with_runs(session: Session, jobs: Sequence[OrgJobRow]) -> list[OrgJob]:
         select(JobRunRow)
         .where(of_jobs)
         .order_by(JobRunRow.job_id, JobRunRow.id)
-        .execution_options(**_FRESH)
+        .execution_options(**FRESH)
     ).all()
     attempts = _attempts(session, [run.id for run in runs])
     by_job = {
@@ -254,7 +252,7 @@ def _attempts(session: Session, run_ids: Iterable[int]) -> dict[int, tuple[Attem
         select(AttemptRow)
         .where(of_runs)
         .order_by(AttemptRow.run_id, AttemptRow.attempt_no)
-        .execution_options(**_FRESH)
+        .execution_options(**FRESH)
     )
     return {
         run_id: tuple(shown(Attempt, row) for row in its)

@@ -35,7 +35,7 @@ from automation_pipeline.org_jobs.tables import (
     OrgScheduleRow,
     ServerRow,
 )
-from automation_pipeline.storage.statements import among, where_given
+from automation_pipeline.storage.statements import FRESH, UNSYNCHRONIZED, among, where_given
 
 Row = TypeVar("Row", OrganisationRow, HostRow, ServerRow, OrgJobTypeRow)
 
@@ -57,7 +57,7 @@ def find(
         query = query.with_for_update(key_share=lock is Lock.CHANGE)
     # PostgreSQL rejects some texts that are not ids.
     is_id = isinstance(key, int) or id_fault(key) is None
-    row = session.scalar(query.execution_options(populate_existing=True)) if is_id else None
+    row = session.scalar(query.execution_options(**FRESH)) if is_id else None
     if row is None:
         raise NotFoundError(f"{table.__name__.removesuffix('Row')} {key} not found")
     return row
@@ -202,7 +202,7 @@ def detach_host(session: Session, host_id: int) -> None:
         update(JobRunRow)
         .where(JobRunRow.host_id == host_id)
         .values(host_id=None)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
 
 
@@ -221,7 +221,7 @@ def detach_server(session: Session, server_id: int) -> None:
         update(OrgScheduleRow)
         .where(of_server, is_deleted)
         .values(server_instance_id=None)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
 
 

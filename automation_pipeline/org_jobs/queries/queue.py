@@ -43,7 +43,7 @@ from automation_pipeline.org_jobs.tables import (
 )
 from automation_pipeline.storage.claims import RowClaims
 from automation_pipeline.storage.run_requests import NewRunRequest, RunRequestRow, file_requests
-from automation_pipeline.storage.statements import among
+from automation_pipeline.storage.statements import FRESH, UNSYNCHRONIZED, among
 from automation_pipeline.storage.types import UtcDateTime
 
 Run = JobRunRow
@@ -277,7 +277,7 @@ def _claim(
     now: datetime,
 ) -> list[ClaimedRun]:
     """Claim the runs. A run outside its window is postponed to the next opening instead."""
-    fresh = claimable.execution_options(populate_existing=True)
+    fresh = claimable.execution_options(**FRESH)
     open_ids: list[int] = []
     for run, job, _ in session.execute(fresh.with_for_update(of=Run)).tuples():
         opens = opens_at(job.start_window, now)
@@ -294,7 +294,7 @@ def _claim(
         _with_job()
         .where(among(session, Run.id, [one.key for one in taken]))
         .order_by(Run.priority, Run.id)
-        .execution_options(populate_existing=True)
+        .execution_options(**FRESH)
     )
     return [ClaimedRun(*row) for row in session.execute(fresh).tuples()]
 
@@ -423,7 +423,7 @@ def request_workers(session: Session, run_ids: Collection[int], now: datetime) -
         .where(among(session, Run.id, run_ids), _wants_worker(now))
         .order_by(Run.id)
         .with_for_update(of=Run, skip_locked=True)
-        .execution_options(populate_existing=True)
+        .execution_options(**FRESH)
     )
     rows = session.execute(query).tuples().all()
     earlier = [request_key(run.id, run.requests) for run, _, _ in rows]
@@ -432,14 +432,14 @@ def request_workers(session: Session, run_ids: Collection[int], now: datetime) -
         update(RunRequestRow)
         .where(is_earlier, RunRequestRow.state == "waiting")
         .values(state="refused", reason=_TOO_LATE)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
     wanted = [run.id for run, _, _ in rows]
     session.execute(
         update(Run)
         .where(among(session, Run.id, wanted))
         .values(requests=Run.requests + 1, requested_at=now)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
     file_requests(session, [_run_request(*row) for row in rows], now)
     return wanted
@@ -472,7 +472,7 @@ def clear_request(session: Session, run_id: int) -> None:
         update(Run)
         .where(Run.id == run_id, IS_PENDING, RUNS.is_free())
         .values(requested_at=None)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
 
 
@@ -486,7 +486,7 @@ def postpone(session: Session, run_id: int, request: str, until: datetime, reaso
         .where(Run.id == run_id, IS_PENDING, OF_SERVICE, RUNS.is_free(), waits_less, *is_its)
         .values(next_attempt_at=until, requested_at=None, error=reason)
         .returning(Run.id)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
     return found is not None
 
@@ -504,7 +504,7 @@ def move_waiting_runs(session: Session, server_id: int, host_id: int | None) -> 
         update(Run)
         .where(among(session, Run.id, locked))
         .values(host_id=host_id)
-        .execution_options(synchronize_session=False)
+        .execution_options(**UNSYNCHRONIZED)
     )
 
 
@@ -532,5 +532,5 @@ def extend_expiry_of_closed(session: Session, now: datetime, limit: int) -> None
             update(OrgJobRow)
             .where(among(session, OrgJobRow.id, job_ids))
             .values(expires_at=until)
-            .execution_options(synchronize_session=False)
+            .execution_options(**UNSYNCHRONIZED)
         )

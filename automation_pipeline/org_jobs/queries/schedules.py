@@ -46,7 +46,7 @@ from automation_pipeline.org_jobs.tables import (
 )
 from automation_pipeline.storage.history import Transition, record_transitions
 from automation_pipeline.storage.outbox import enqueue
-from automation_pipeline.storage.statements import among, where_given
+from automation_pipeline.storage.statements import FRESH, among, where_given
 
 
 def timing_of(row: OrgScheduleRow) -> Timing:
@@ -133,7 +133,7 @@ def list_schedules(
 def lock_schedule(session: Session, schedule_id: str, within: OrgScope) -> OrgScheduleRow:
     """Lock the schedule, but not its organisation, until the transaction ends."""
     query = _visible(schedule_id, within).with_for_update()
-    return _found(session, query.execution_options(populate_existing=True), schedule_id)
+    return _found(session, query.execution_options(**FRESH), schedule_id)
 
 
 def lock_with_organisation(
@@ -145,7 +145,7 @@ def lock_with_organisation(
         select(OrganisationRow)
         .where(OrganisationRow.id == of_schedule.scalar_subquery())
         .with_for_update(read=True)
-        .execution_options(populate_existing=True)
+        .execution_options(**FRESH)
     )
     organisation = None if text_fault(schedule_id) else session.scalar(query)
     if organisation is None:
@@ -407,7 +407,7 @@ def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[O
         .order_by(OrgScheduleRow.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
-        .execution_options(populate_existing=True)
+        .execution_options(**FRESH)
     ).all()
 
 
@@ -493,5 +493,5 @@ def _locked(session: Session, org_id: str, chosen: ColumnElement[bool]) -> Seque
         .where(OrgScheduleRow.org_id == org_id, OrgScheduleRow.deleted_at.is_(None), chosen)
         .order_by(OrgScheduleRow.id)
         .with_for_update()
-        .execution_options(populate_existing=True)
+        .execution_options(**FRESH)
     ).all()
