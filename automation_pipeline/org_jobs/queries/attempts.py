@@ -170,7 +170,8 @@ def _newest_id(session: Session, job_id: int, within: OrgScope) -> int:
 
 def repeat_run(session: Session, run: JobRunRow, actor: str, now: datetime) -> None:
     """Add a run to the job of an ended, locked run. The batch of the job is running again."""
-    job = session.get_one(OrgJobRow, run.job_id, **FRESH)
+    its = select(OrgJobRow).where(OrgJobRow.id == run.job_id)
+    job = session.scalars(its.execution_options(**FRESH)).one()
     again = JobRunRow(
         job_id=job.id,
         org_id=job.org_id,

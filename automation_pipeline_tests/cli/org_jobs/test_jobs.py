@@ -12,7 +12,7 @@ from automation_pipeline.org_jobs.models.jobs import RetryPolicy, attempt_failed
 from automation_pipeline.org_jobs.tables import AttemptRow
 from automation_pipeline_tests.cli.org_jobs.commands import OrgJobsCommands
 from automation_pipeline_tests.cli.terminal import during_pauses, time_passes
-from automation_pipeline_tests.conftest import StandingClock
+from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.org_jobs.data import CHANGING, SERVICE
 
 

@@ -8,6 +8,7 @@ import pytest
 from automation_pipeline.core.clock import iso
 from automation_pipeline.org_jobs.models.jobs import attempt_failed, attempt_succeeded
 from automation_pipeline.org_jobs.tables import BatchRow
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.org_jobs.commands import CALL, UNKNOWN_ID, OrgJobsCommands
 from automation_pipeline_tests.cli.terminal import during_pauses
 

@@ -165,9 +165,9 @@ def test_reserved_capacity_expires(data: OrgJobsData) -> None:
     host_id, server_id = host_and_server(data)
     data.job(of_type=SERVICE, run={"requested_at": data.now, "requests": 1}, priority=9)
     reader = data.job(of_type=READING, server_instance_id=server_id)
-    data.clock.pass_time(timedelta(minutes=5) - timedelta(seconds=1))
+    data.clock.advance(timedelta(minutes=5) - timedelta(seconds=1))
     assert claim_on(data, host_id) == []
-    data.clock.pass_time(timedelta(seconds=1))
+    data.clock.advance(timedelta(seconds=1))
     assert claim_on(data, host_id) == [reader]
 
 

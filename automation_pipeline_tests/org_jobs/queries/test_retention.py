@@ -113,7 +113,7 @@ def test_old_logs_alerts_backfills_and_deleted_schedules_are_deleted(data: OrgJo
         for days in (0, 91):
             at = data.now + timedelta(days=days)
             session.add(OrgAlertRow(**values, raised_at=at, next_retry_at=at))
-    data.clock.pass_time(timedelta(days=91))
+    data.clock.advance(timedelta(days=91))
     deleted = {"org_schedule_fires": 1, "org_job_batches": 1, "org_schedules": 1, "org_alerts": 1}
     assert purged(data) == {**deleted, "state_transitions, org_jobs": 1}
     assert data.transitions("schedule", kept) == [("ACTIVE", "PAUSED")]
@@ -147,7 +147,7 @@ def test_audit_log_is_kept_as_long_as_configured(data: OrgJobsData) -> None:
 def test_purge_is_limited_per_kind(data: OrgJobsData) -> None:
     for _ in range(4):
         add_cancelled_job(data)
-    data.clock.pass_time(timedelta(days=91))
+    data.clock.advance(timedelta(days=91))
     assert [purged(data, limit=2).get("org_jobs", 0) for _ in range(3)] == [2, 1, 0]
 
 
