@@ -1,8 +1,9 @@
-"""The external systems in one process on loopback, for demo, tests and benchmarks. `serve` runs it,
-`World` is its truth.
+"""The external systems in one process on loopback, for the demo, tests and benchmarks. `serve` runs it, and `World`
+defines its data.
 
 Providers (`crm/`, `audio.py`, `speech/`, `llm/`, `pusher/`, `shop/`, `registries/`) contribute
-endpoints; `gate.py` puts ledger and faults before each; `control.py` is the surface under /_sim.
+endpoints. `gate.py` counts the calls of each endpoint and applies faults. `control.py` serves the
+control endpoints under /_sim.
 """
 
 from automation_pipeline.simulator.server import SimulatorStartError, serve

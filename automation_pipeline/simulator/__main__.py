@@ -33,16 +33,19 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m automation_pipeline.simulator",
-        description="The outside world in one process, on loopback.",
+        description="The external systems in one process, on loopback.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=_port, default=0, help="0 takes a free one")
-    parser.add_argument("--seed", type=int, default=7, help="another seed is another world")
+    parser.add_argument("--port", type=_port, default=0, help="0 chooses a free port")
+    parser.add_argument("--seed", type=int, default=7, help="the seed of the simulated data")
     parser.add_argument(
         "--fiches-per-day", type=_fiches, default=24, help="sales on a full working day"
     )
     parser.add_argument(
-        "--exact", dest="vary", action="store_false", help="every day has exactly that many"
+        "--exact",
+        dest="vary",
+        action="store_false",
+        help="every day has exactly this number of sales",
     )
     parser.add_argument("--latency", type=_latency, default=0.0, help="seconds before every answer")
     parser.add_argument("--token", default=DEFAULT_TOKEN, help="the bearer token of the CRM")
@@ -53,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         "--speech-per-minute",
         type=_per_minute,
         default=0,
-        help="transcriptions in any minute; 0 is no cap",
+        help="the maximum of transcriptions per minute; 0 is no maximum",
     )
     parser.add_argument(
         "--llm-key", default=DEFAULT_LLM_KEY, help="the bearer key of the language model"
@@ -62,19 +65,21 @@ def _parser() -> argparse.ArgumentParser:
         "--llm-per-minute",
         type=_per_minute,
         default=0,
-        help="completions in any minute; 0 is no cap",
+        help="the maximum of completions per minute; 0 is no maximum",
     )
     parser.add_argument(
         "--pusher-app-id", default=DEFAULT_PUSHER_APP_ID, help="the application of realtime events"
     )
     parser.add_argument("--pusher-key", default=DEFAULT_PUSHER_KEY, help="its key")
     parser.add_argument(
-        "--pusher-secret", default=DEFAULT_PUSHER_SECRET, help="its secret, which signs the calls"
+        "--pusher-secret", default=DEFAULT_PUSHER_SECRET, help="its secret, which signs calls"
     )
     parser.add_argument(
         "--shop-token", default=DEFAULT_SHOP_TOKEN, help="the access token of the shop"
     )
-    parser.add_argument("--shop-products", type=int, default=40, help="what the shop sells")
+    parser.add_argument(
+        "--shop-products", type=int, default=40, help="the number of products of the shop"
+    )
     parser.add_argument("--shop-variants", type=int, default=3, help="variants of each product")
     parser.add_argument(
         "--inpi-username", default=DEFAULT_INPI_USERNAME, help="the account at INPI's register"

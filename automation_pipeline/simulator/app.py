@@ -29,7 +29,7 @@ from automation_pipeline.simulator.speech import elevenlabs as speech
 from automation_pipeline.simulator.world.world import World
 
 
-def create_app(  # noqa: PLR0913 - one keyword a start option
+def create_app(  # noqa: PLR0913 - one keyword per option
     world: World,
     *,
     token: str,
@@ -82,5 +82,5 @@ async def _bad_request(_request: Request, error: Exception) -> Response:
 
 
 async def _refusal(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for nothing else
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
     return JSONResponse({"detail": error.detail}, error.status_code, error.headers)

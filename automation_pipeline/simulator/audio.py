@@ -10,8 +10,8 @@ from automation_pipeline.simulator.world.world import Recording, World
 MAX_SECONDS = 3
 SAMPLE_RATE = 32_000
 SAMPLES_PER_FRAME = 1_152
-# MPEG-1 Layer III without CRC, 32 kbit/s, 32 kHz, mono: 144 bytes a frame, no padding. Zeroed side
-# info is silence.
+# MPEG-1 Layer III without CRC, 32 kbit/s, 32 kHz, mono: 144 bytes per frame, without padding. A frame of zeros is
+# silent.
 FRAME = bytes((0xFF, 0xFB, 0x18, 0xC0)).ljust(144, b"\0")
 
 
@@ -20,8 +20,7 @@ def recording_path(recording: Recording) -> str:
 
 
 def mp3(title: str, seconds: float) -> bytes:
-    """A silent MP3 of about that length, at most MAX_SECONDS, whose ID3 title is `title` (Latin
-    letters only)."""
+    """A silent MP3 of about this length, but at most MAX_SECONDS. Its ID3 title is `title`, in Latin letters."""
     frames = max(1, round(min(seconds, MAX_SECONDS) * SAMPLE_RATE / SAMPLES_PER_FRAME))
     text = b"\0" + title.encode("latin-1")
     tag = b"TIT2" + len(text).to_bytes(4, "big") + b"\0\0" + text
@@ -30,7 +29,7 @@ def mp3(title: str, seconds: float) -> bytes:
 
 
 def title_of(head: bytes) -> str | None:
-    """The ID3 title of a file that opens with `head`, as `mp3` writes it."""
+    """The ID3 title of a file that begins with `head`. None if `mp3` did not write it."""
     if head[:5] != b"ID3\x03\0" or head[10:14] != b"TIT2":
         return None
     return head[21 : 20 + int.from_bytes(head[14:18], "big")].decode("latin-1")
@@ -49,6 +48,6 @@ def endpoints(world: World) -> list[Endpoint]:
             path="/recordings/{call_id}/{file_name}",
             handler=recording,
             item=lambda request: request.path_params["call_id"],
-            speaks_json=False,
+            answers_json=False,
         )
     ]

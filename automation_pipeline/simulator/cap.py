@@ -1,4 +1,4 @@
-"""A provider's cap: the calls per minute that all callers share."""
+"""The maximum number of calls per minute of a provider, for all callers together."""
 
 import math
 import time
@@ -10,22 +10,20 @@ MAX_PER_MINUTE = 1_000_000
 
 
 class Cap:
-    """A sliding minute. Only admitted calls count; without a cap (0) nothing is counted, so
-    a cap set later starts with an empty minute, while a changed one keeps the calls already
-    counted."""
+    """A limit for a sliding minute. Only admitted calls count. Without a limit (0) no calls are counted, so that
+    a limit that is set later starts with an empty minute. A changed limit keeps the counted calls."""
 
     def __init__(self, per_minute: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self.per_minute = per_minute
         self._clock = clock
         self._admitted: deque[float] = deque()
 
-    def forget(self) -> None:
-        """Forget the calls of the last minute; the cap stays."""
+    def reset(self) -> None:
+        """Clear the calls of the last minute. The cap stays."""
         self._admitted.clear()
 
     def seconds_to_wait(self) -> int:
-        """0 when the call is admitted, otherwise the whole seconds until the next call may be
-        admitted."""
+        """Admit a call and return 0, or return the whole seconds until the next call may be admitted."""
         now = self._clock()
         while self._admitted and now - self._admitted[0] >= WINDOW_SECONDS:
             self._admitted.popleft()

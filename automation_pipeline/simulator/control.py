@@ -1,4 +1,4 @@
-"""The endpoints under /_sim, with which tests and benchmarks set conditions and read the calls."""
+"""The endpoints under /_sim, through which tests and benchmarks set conditions and read the calls."""
 
 import json
 import math
@@ -36,9 +36,9 @@ class States:
     shop: ShopState
     registries: RegistriesState
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         for state in (self.speech_cap, self.model, self.published, self.shop, self.registries):
-            state.forget()
+            state.reset()
 
 
 class Control:
@@ -75,24 +75,24 @@ class Control:
         return JSONResponse({"rules": 0})
 
     async def calls(self, request: Request) -> Response:
-        asked = request.query_params
-        route = asked.get("route")
+        query = request.query_params
+        route = query.get("route")
         if route is not None and route not in self._endpoints:
             raise BadRequestError(
                 f"There is no route {route!r}; the routes are {', '.join(self._endpoints)}."
             )
-        shown = self._conditions.ledger.shown(
-            route, asked.get("item"), times=asked.get("times") == "1"
+        summary = self._conditions.ledger.summary(
+            route, query.get("item"), times=query.get("times") == "1"
         )
-        return JSONResponse(shown)
+        return JSONResponse(summary)
 
     async def reset(self, _request: Request) -> Response:
-        """Clears ledger, faults, the calls that the caps count, what the model answered, what was
-        published, what was done to the shop, and the registries' tokens and bans. Base latency,
-        caps and sizes stay: they are how the simulator was set up."""
+        """Clear the ledger, the faults, the calls that count towards caps, the replies of the model, the published
+        events, the changes to the shop, and the tokens and bans of the registries. Settings, such as the base
+        latency, caps and sizes, stay."""
         self._conditions.faults.clear()
         self._conditions.ledger.clear()
-        self._states.forget()
+        self._states.reset()
         return JSONResponse({"reset": True})
 
     async def set_latency(self, request: Request) -> Response:

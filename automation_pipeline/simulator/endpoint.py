@@ -9,15 +9,15 @@ from starlette.responses import Response
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """`name` is how faults and the ledger call it; `item` names what a call is about (a fiche, a
-    day, a recording).
+    """An endpoint. Fault rules and the ledger refer to its `name`. `item` names the subject of a call: a fiche, a
+    day, a recording.
 
-    `refuse` looks at the headers of a call as it arrives: what it answers, no fault touches.
-    `take_in` reads the body where that is needed to name the item. `error` is what a simulated
-    error answer has as `error_key`. `spoils` are the bad bodies that only this endpoint can have,
-    `instead` those that it answers with in place of doing the work. `given` hears of each answer
-    that was sent to the end, spoiled or not, while the caller was still there. `headers` are on
-    every answer, of faults and refusals too.
+    `refuse` checks the headers of a call when it arrives; its answers are not subject to faults.
+    `read_body` reads the body if the item depends on it. `error` returns the value of the field
+    `error_key` in simulated error answers. `corruptions` are the broken bodies that only this
+    endpoint has, and `replacements` the answers that it gives without doing its work. `on_answered`
+    is called with each answer that was sent completely to a connected caller, corrupted or not.
+    `headers` are part of every answer, including those of faults and refusals.
     """
 
     name: str
@@ -25,16 +25,16 @@ class Endpoint:
     handler: Callable[[Request], Awaitable[Response]]
     item: Callable[[Request], str]
     methods: tuple[str, ...] = ("GET",)
-    speaks_json: bool = True
+    answers_json: bool = True
     refuse: Callable[[Request], Response | None] = lambda _: None
-    take_in: Callable[[Request], Awaitable[None]] | None = None
+    read_body: Callable[[Request], Awaitable[None]] | None = None
     error: Callable[[int], object] = lambda status: f"Simulated answer {status}."
     error_key: str = "detail"
-    spoils: Mapping[str, Callable[[bytes], bytes]] = field(
+    corruptions: Mapping[str, Callable[[bytes], bytes]] = field(
         default_factory=dict[str, Callable[[bytes], bytes]]
     )
-    instead: Mapping[str, Callable[[Request], Awaitable[Response]]] = field(
+    replacements: Mapping[str, Callable[[Request], Awaitable[Response]]] = field(
         default_factory=dict[str, Callable[[Request], Awaitable[Response]]]
     )
-    given: Callable[[Request, Response], None] = lambda _request, _response: None
+    on_answered: Callable[[Request, Response], None] = lambda _request, _response: None
     headers: Callable[[], Mapping[str, str]] = dict[str, str]

@@ -1,4 +1,4 @@
-"""Fault rules of `/_sim/faults`: how they are read, and which calls they apply to."""
+"""Fault rules of `/_sim/faults`: their parsing, and the calls to which they apply."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -8,7 +8,10 @@ from typing import Any, cast
 
 from automation_pipeline.simulator.endpoint import Endpoint
 
-BROKEN_OFF = ("cut_short", "stalled")  # half of the declared length, then the end or nothing more
+BROKEN_OFF = (
+    "cut_short",
+    "stalled",
+)  # half of the body, and then the end of the connection or silence
 MODEL_BODIES = (
     "content_not_json",
     "content_reasoned",
@@ -33,16 +36,18 @@ JSON_BODIES = ("wrong_types", "success_false")
 
 
 class BadRequestError(Exception):
-    """A control request is invalid; the message is one sentence."""
+    """A control request is invalid. The message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRule:
-    """`body` spoils the real answer; a `status` without `body` replaces it. The answer is then
-    padded with `pad_bytes` zeros and sent over `trickle_seconds`. A call that hangs or is dropped
-    does nothing, unless it is so `after` its work: then only the answer is lost. `first`, `every`
-    and `probability` must all agree; calls are counted as they reach the rule, and an earlier rule
-    that strikes keeps them from it."""
+    """A `body` corrupts the real answer, and a `status` without a `body` replaces it. The answer is then padded with
+    `pad_bytes` zeros and sent over `trickle_seconds`.
+
+    A call that hangs or is dropped does not do its work, unless the rule says `after`: then only the
+    answer is lost. A rule applies if `first`, `every` and `probability` all allow it. It counts the
+    calls that reach it; a call to which an earlier rule applies does not.
+    """
 
     route: str
     item: str | None = None
@@ -60,17 +65,17 @@ class FaultRule:
     probability: float = 1.0
 
     @property
-    def does_something(self) -> bool:
+    def has_effect(self) -> bool:
         return bool(
             self.status or self.retry_after is not None or self.body or self.latency_seconds
-        ) or (self.silent or self.stretched)
+        ) or (self.gives_no_answer or self.is_stretched)
 
     @property
-    def silent(self) -> bool:
+    def gives_no_answer(self) -> bool:
         return self.hang or self.drop
 
     @property
-    def stretched(self) -> bool:
+    def is_stretched(self) -> bool:
         return bool(self.pad_bytes or self.trickle_seconds)
 
 
@@ -145,33 +150,36 @@ def _read(posted: object, endpoints: Mapping[str, Endpoint]) -> FaultRule:
 
 
 def _check_whole(rule: FaultRule, endpoint: Endpoint) -> None:
-    if not rule.does_something:
+    if not rule.has_effect:
         raise BadRequestError(
             "A fault rule needs a status, retry_after, latency_seconds, hang, drop, body, pad_bytes or trickle_seconds."
         )
-    if rule.silent and (
+    if rule.gives_no_answer and (
         rule.status or rule.body or rule.retry_after is not None or (rule.hang and rule.drop)
     ):
         raise BadRequestError(
             "A fault rule cannot both answer and not answer: hang and drop stand alone."
         )
-    if rule.after and not rule.silent:
+    if rule.after and not rule.gives_no_answer:
         raise BadRequestError("Only a call that hangs or is dropped can do so 'after' its work.")
-    if rule.stretched and (rule.silent or rule.body in BROKEN_OFF):
+    if rule.is_stretched and (rule.gives_no_answer or rule.body in BROKEN_OFF):
         raise BadRequestError("A fault rule cannot both break off an answer and stretch it.")
-    if rule.pad_bytes and endpoint.speaks_json:
+    if rule.pad_bytes and endpoint.answers_json:
         raise BadRequestError(
-            f"Zeros are for sound, and {rule.route} answers with JSON: no 'pad_bytes' there."
+            f"Only audio can be padded, and {rule.route} answers with JSON: no 'pad_bytes' there."
         )
     _check_body(rule, endpoint)
 
 
 def _check_body(rule: FaultRule, endpoint: Endpoint) -> None:
-    if rule.body in SPECIAL_BODIES and rule.body not in {*endpoint.spoils, *endpoint.instead}:
+    if rule.body in SPECIAL_BODIES and rule.body not in {
+        *endpoint.corruptions,
+        *endpoint.replacements,
+    }:
         raise BadRequestError(
             f"The body {rule.body!r} is for {SPECIAL_BODIES[rule.body]}, not for {rule.route}."
         )
-    if rule.body in JSON_BODIES and not endpoint.speaks_json:
+    if rule.body in JSON_BODIES and not endpoint.answers_json:
         raise BadRequestError(
             f"The body {rule.body!r} is for JSON, and {rule.route} does not answer with JSON."
         )
@@ -180,31 +188,30 @@ def _check_body(rule: FaultRule, endpoint: Endpoint) -> None:
 @dataclass
 class _Entry:
     rule: FaultRule
-    place: int
+    index: int
     reached: int = 0
 
-    def strikes(self, seed: int, item: str, call_number: int) -> bool:
+    def applies(self, seed: int, item: str, call_number: int) -> bool:
         rule = self.rule
         self.reached += 1
         if self.reached % rule.every or (rule.first is not None and self.reached > rule.first):
             return False
         return (
             rule.probability == 1
-            or Random(f"{seed}/{self.place}/{item}/{call_number}").random() < rule.probability
+            or Random(f"{seed}/{self.index}/{item}/{call_number}").random() < rule.probability
         )
 
 
 class Faults:
-    """The rules in the order they were posted; the first that strikes wins. A rule's probability is
-    decided by the seed, its place, the item and the number of the item's call, so the order of
-    concurrent calls changes nothing."""
+    """The rules in the order in which they were posted; the first that applies wins. The seed, the index of the rule,
+    the item and the number of the item's call determine whether a rule with a probability applies. The order
+    of concurrent calls has no effect."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._entries: list[_Entry] = []
-        self.cleared = (
-            asyncio.Event()
-        )  # set for the calls that hang on the rules of before a clear()
+        # Set by clear() to release the calls that hang because of the earlier rules.
+        self.cleared = asyncio.Event()
 
     def add(self, rules: list[FaultRule]) -> int:
         """Return the number of rules."""
@@ -218,12 +225,12 @@ class Faults:
         self.cleared.set()
         self.cleared = asyncio.Event()
 
-    def striking(self, route: str, item: str, call_number: int) -> FaultRule | None:
+    def matching_rule(self, route: str, item: str, call_number: int) -> FaultRule | None:
         for entry in self._entries:
             if (
                 entry.rule.route == route
                 and entry.rule.item in {None, item}
-                and entry.strikes(self._seed, item, call_number)
+                and entry.applies(self._seed, item, call_number)
             ):
                 return entry.rule
         return None

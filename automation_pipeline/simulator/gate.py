@@ -1,5 +1,4 @@
-"""Runs in front of every endpoint: counts the call, applies faults, and then lets the provider
-answer."""
+"""The gate in front of every endpoint. It counts the call, applies faults, and lets the provider answer."""
 
 import asyncio
 import json
@@ -23,20 +22,19 @@ ERROR_PAGE = b"<html><body><h1>The gateway is having a bad day</h1></body></html
 def replacement(
     rule: FaultRule, error: Callable[[int], object], key: str = "detail"
 ) -> Response | None:
-    """The answer of a rule that replaces the real one."""
+    """The answer of a rule that replaces the real answer, or None."""
     if rule.status is None or rule.body:
         return None
     return JSONResponse({key: error(rule.status)}, rule.status, _headers(rule))
 
 
-def spoiled(
-    response: Response, rule: FaultRule, spoils: Mapping[str, Callable[[bytes], bytes]]
+def corrupted(
+    response: Response, rule: FaultRule, corruptions: Mapping[str, Callable[[bytes], bytes]]
 ) -> Response:
-    """The response with the rule's status, header and body. The gate breaks answers off, not
-    this."""
+    """The response with the status, the header and the corrupted body of the rule."""
     media_type = response.headers.get("content-type")
-    if spoil := spoils.get(rule.body or ""):
-        body = spoil(bytes(response.body))
+    if corrupt := corruptions.get(rule.body or ""):
+        body = corrupt(bytes(response.body))
     else:
         body, media_type = _body(bytes(response.body), media_type, rule)
     return Response(body, rule.status or response.status_code, _headers(rule), media_type)
@@ -47,7 +45,7 @@ def _headers(rule: FaultRule) -> dict[str, str]:
 
 
 def _body(body: bytes, media_type: str | None, rule: FaultRule) -> tuple[bytes, str | None]:
-    is_json = (media_type or "").startswith("application/json")  # a stream of events is not
+    is_json = (media_type or "").startswith("application/json")  # false for a stream of events
     match rule.body:
         case "truncated":
             return body[: len(body) // 2], media_type
@@ -65,7 +63,7 @@ def _body(body: bytes, media_type: str | None, rule: FaultRule) -> tuple[bytes, 
 
 
 def _mistyped(value: object) -> object:
-    """The same document with every text in a list, and every number and boolean as text."""
+    """The document with each text in a list, and each number and boolean as text."""
     if isinstance(value, dict):
         return {key: _mistyped(inner) for key, inner in cast("dict[str, object]", value).items()}
     if isinstance(value, list):
@@ -82,8 +80,7 @@ SECONDS_BETWEEN_PIECES = 0.1
 async def send_stretched(
     response: Response, send: Send, *, pad_bytes: int, trickle_seconds: float
 ) -> None:
-    """Send the body and then zeros, evenly over that time. The declared length includes the
-    zeros."""
+    """Send the body and then zeros, spread evenly over this time. The declared length includes the zeros."""
     body = bytes(response.body)
     total = len(body) + pad_bytes
     response.headers["content-length"] = str(total)
@@ -115,7 +112,7 @@ EXTENSION = "simulator.transport"
 
 
 class OpenProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, showing each request its transport."""
+    """uvicorn's HTTP protocol. It gives each request access to its transport."""
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -160,22 +157,24 @@ class Gate:
         request = Request(scope, receive, send)
         with conditions.ledger.call(endpoint.name) as call:
             response = endpoint.refuse(request)
-            if endpoint.take_in:
+            if endpoint.read_body:
                 try:
-                    await endpoint.take_in(request)
+                    await endpoint.read_body(request)
                 except ClientDisconnect:
                     return
             item = endpoint.item(request)
-            call.name(item)
+            call.set_item(item)
             rule = (
-                None if response else conditions.faults.striking(endpoint.name, item, call.number)
+                None
+                if response
+                else conditions.faults.matching_rule(endpoint.name, item, call.number)
             )
             if latency := conditions.latency_seconds + (rule.latency_seconds if rule else 0):
                 await asyncio.sleep(latency)
             if rule is None:
                 response = response or await endpoint.handler(request)
                 call.status = response.status_code
-                await self._give(self._headed(response), request, send)
+                await self._send(self._with_headers(response), request, send)
             else:
                 await self._misbehave(request, send, rule, call)
 
@@ -183,8 +182,8 @@ class Gate:
         if rule.after:
             await self._endpoint.handler(request)
         if rule.hang:
-            await self._given_up_on(request)
-        if rule.silent:
+            await self._wait_for_disconnect(request)
+        if rule.gives_no_answer:
             await close_connection(request)
             return
         response = await self._bad_response(request, rule)
@@ -192,43 +191,43 @@ class Gate:
         if rule.body in BROKEN_OFF:
             await _send_half(response, send)
             if rule.body == "stalled":
-                await self._given_up_on(request)
+                await self._wait_for_disconnect(request)
             await close_connection(request)
-        elif rule.stretched:
+        elif rule.is_stretched:
             sending = send_stretched(
                 response, send, pad_bytes=rule.pad_bytes, trickle_seconds=rule.trickle_seconds
             )
-            if await _first_of(sending, self._given_up_on(request)):
-                self._endpoint.given(request, response)
+            if await _first_of(sending, self._wait_for_disconnect(request)):
+                self._endpoint.on_answered(request, response)
             else:
                 await close_connection(request)
         else:
-            await self._give(response, request, send)
+            await self._send(response, request, send)
 
     async def _bad_response(self, request: Request, rule: FaultRule) -> Response:
         endpoint = self._endpoint
         error = replacement(rule, endpoint.error, endpoint.error_key)
         if error is None:
-            answer = endpoint.instead.get(rule.body or "", endpoint.handler)
-            error = spoiled(await answer(request), rule, endpoint.spoils)
-        return self._headed(error)
+            answer = endpoint.replacements.get(rule.body or "", endpoint.handler)
+            error = corrupted(await answer(request), rule, endpoint.corruptions)
+        return self._with_headers(error)
 
-    def _headed(self, response: Response) -> Response:
+    def _with_headers(self, response: Response) -> Response:
         response.headers.update(self._endpoint.headers())
         return response
 
-    async def _give(self, response: Response, request: Request, send: Send) -> None:
-        is_there = is_connected(request)
+    async def _send(self, response: Response, request: Request, send: Send) -> None:
+        was_connected = is_connected(request)
         await response(request.scope, request.receive, send)
-        if is_there:
-            self._endpoint.given(request, response)
+        if was_connected:
+            self._endpoint.on_answered(request, response)
 
-    async def _given_up_on(self, request: Request) -> None:
+    async def _wait_for_disconnect(self, request: Request) -> None:
         await _first_of(disconnected(request.receive), self._conditions.faults.cleared.wait())
 
 
 async def _send_half(response: Response, send: Send) -> None:
-    """Declares the whole length and sends half of it."""
+    """Declare the whole length, and send half of the body."""
     await send(
         {
             "type": "http.response.start",
@@ -241,7 +240,7 @@ async def _send_half(response: Response, send: Send) -> None:
 
 
 async def _first_of(*waits: Coroutine[object, object, object]) -> bool:
-    """Wait for the first to end, and return whether it was the first argument."""
+    """Wait until one of them ends. Return whether it was the first argument."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:

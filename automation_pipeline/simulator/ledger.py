@@ -13,17 +13,17 @@ NO_ANSWER = "none"
 
 @dataclass(slots=True)
 class Call:
-    """One call, from its arrival. `item` and its `number`, the calls of that item on that route
-    from 1, are known when it is named. `status` stays None when the call got no answer."""
+    """One call. `item` and `number`, which counts the calls of this item on this route from 1, are set once the item is
+    known. `status` stays None if the call gets no answer."""
 
     arrived_at: float
-    _names: Callable[[str], int]
+    _count_item: Callable[[str], int]
     item: str | None = None
     number: int = 0
     status: int | None = None
 
-    def name(self, item: str) -> None:
-        self.item, self.number = item, self._names(item)
+    def set_item(self, item: str) -> None:
+        self.item, self.number = item, self._count_item(item)
 
 
 @dataclass
@@ -52,9 +52,9 @@ class RouteLedger:
             self.items[item] += 1
         return self.items[item]
 
-    def shown(self, item: str | None, *, times: bool) -> dict[str, object]:
+    def summary(self, item: str | None, *, times: bool) -> dict[str, object]:
         items = dict(self.items) if item is None else {item: self.items.get(item, 0)}
-        shown: dict[str, object] = {
+        summary: dict[str, object] = {
             "calls": self.calls,
             "statuses": dict(self.statuses),
             "in_flight": self.in_flight,
@@ -62,15 +62,15 @@ class RouteLedger:
             "items": items,
         }
         if times:
-            shown["times"] = [
+            summary["times"] = [
                 round(call.arrived_at, 6) for call in self.arrivals if item in {None, call.item}
             ]
-        return shown
+        return summary
 
 
 class Ledger:
-    """One ledger per route. Keeps the counts of the first MAX_ITEMS items and the last
-    MAX_ARRIVALS arrivals of each route; totals are exact whatever the volume."""
+    """One ledger per route. It keeps the counts of the first MAX_ITEMS items and the last MAX_ARRIVALS arrivals of each
+    route. Totals are always exact."""
 
     def __init__(self, routes: tuple[str, ...]) -> None:
         self.routes = {route: RouteLedger() for route in routes}
@@ -78,26 +78,26 @@ class Ledger:
 
     @contextmanager
     def call(self, route: str, item: str | None = None) -> Generator[Call]:
-        """Count a call. If only its body names its item, the item is set later."""
+        """Count a call. If only the body of the call names its item, the caller sets the item later."""
         ledger = self.routes[route]
         call = ledger.arrive(time.monotonic() - self._started_at)
         if item is not None:
-            call.name(item)
+            call.set_item(item)
         try:
             yield call
         finally:
             ledger.leave(call)
 
     def clear(self) -> None:
-        """Forget all calls. Calls in progress end in the previous ledger, so no count becomes
+        """Forget all calls. Calls in progress still end in the previous ledger, so that no count becomes
         negative."""
         self.routes = {route: RouteLedger() for route in self.routes}
 
-    def shown(
+    def summary(
         self, route: str | None = None, item: str | None = None, *, times: bool = False
     ) -> dict[str, object]:
         routes = [route] if route else list(self.routes)
         return {
             "total": sum(self.routes[name].calls for name in routes),
-            "routes": {name: self.routes[name].shown(item, times=times) for name in routes},
+            "routes": {name: self.routes[name].summary(item, times=times) for name in routes},
         }

@@ -1,5 +1,5 @@
-"""Runs the simulator in the foreground: socket, uvicorn, signals, and the line a parent process
-waits for."""
+"""Runs the simulator in the foreground: the socket, uvicorn, signals, and the line for which a parent process
+waits."""
 
 import signal
 import socket
@@ -18,7 +18,7 @@ from automation_pipeline.simulator.registries.state import Credentials
 from automation_pipeline.simulator.shop.catalogue import Sizes, size_fault
 from automation_pipeline.simulator.world.world import World
 
-DEFAULT_TOKEN = "sim-token"  # noqa: S105 - opens nothing but the simulator
+DEFAULT_TOKEN = "sim-token"  # noqa: S105 - valid for the simulator only
 DEFAULT_SPEECH_KEY = "sim-speech-key"
 DEFAULT_LLM_KEY = "sim-llm-key"
 DEFAULT_PUSHER_APP_ID = "4010"
@@ -32,10 +32,10 @@ BACKLOG = 2048
 
 
 class SimulatorStartError(Exception):
-    """The simulator cannot start; the message is one sentence."""
+    """The simulator cannot start. The message is one sentence."""
 
 
-def serve(  # noqa: PLR0913 - one keyword a start option
+def serve(  # noqa: PLR0913 - one keyword per option
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -60,8 +60,8 @@ def serve(  # noqa: PLR0913 - one keyword a start option
 ) -> None:
     """Serve until SIGTERM or SIGINT. Port 0 chooses a free port, which the printed line names.
 
-    Raises SimulatorStartError when the address cannot be taken or no shop has so many variants,
-    ValueError for an impossible number of fiches.
+    Raises SimulatorStartError if the address is not available or the shop has too many variants, and ValueError for
+    an invalid number of fiches.
     """
     if fault := size_fault(shop_products, shop_variants):
         raise SimulatorStartError(fault)
@@ -128,17 +128,16 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """As uvicorn's, without raising the signal again afterwards: stopping on request is a
-        success."""
+        """Like uvicorn's method, but does not raise the signal again, so that a stop on request is a success."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {
-            wanted: signal.signal(wanted, self.handle_exit)
-            for wanted in (signal.SIGINT, signal.SIGTERM)
+            number: signal.signal(number, self.handle_exit)
+            for number in (signal.SIGINT, signal.SIGTERM)
         }
         try:
             yield
         finally:
-            for wanted, handler in before.items():
-                signal.signal(wanted, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)

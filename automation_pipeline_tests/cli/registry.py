@@ -14,14 +14,14 @@ LONG_WAIT = replace(NO_BACKOFF, sync_seconds=60.0)
 
 
 def fake_registry(monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
-    """Install a registry with two companies for all services of the test."""
+    """Replace the registries of all services by a fake one with two companies, and return it."""
     search = FakeRegistry(
         record(DANONE, naf_code="70.10Z", naf_label="Sièges sociaux", legal_name="DANONE [SA]"),
         record(LVMH, city="LYON", legal_name="=LVMH"),
     )
 
-    def of(services: Services) -> Registries:
+    def fake_registries(services: Services) -> Registries:
         return registries(services.database, {SourceApi.SEARCH: search}, options=LONG_WAIT)
 
-    monkeypatch.setattr(Services, "registries", property(of))
+    monkeypatch.setattr(Services, "registries", property(fake_registries))
     return search

@@ -1,4 +1,4 @@
-"""Tests of `automation enrich`: read, request, enrich, show, and export companies."""
+"""The command `automation enrich`: it reads, requests, shows and exports companies."""
 
 import csv
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def test_with_a_daemon_the_command_only_follows_the_work(
     assert ended.err.startswith("The enrichment continues")
 
 
-def expire(terminal: Terminal) -> None:
+def expire_leases(terminal: Terminal) -> None:
     with terminal.database.transaction() as session:
         session.execute(update(LeaseRow).values(expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
 
@@ -84,7 +84,7 @@ def test_a_job_of_a_killed_worker_is_taken_over_after_its_lease_expires(
 
     def expire_lease() -> None:
         calls_before.extend(search.calls)
-        expire(terminal)
+        expire_leases(terminal)
 
     during_pauses(monkeypatch, expire_lease)
     [document] = terminal.json("enrich", DANONE, "--here")["companies"]
@@ -107,8 +107,12 @@ def test_ctrl_c_prints_which_process_continues_the_work(
 
 
 def test_without_wait_the_known_results_are_shown(terminal: Terminal, search: FakeRegistry) -> None:
-    [asked] = terminal.json("enrich", DANONE)["companies"]
-    assert (asked["outcome"], asked["status"], asked["company"]) == ("ENQUEUED", "PENDING", None)
+    [requested] = terminal.json("enrich", DANONE)["companies"]
+    assert (requested["outcome"], requested["status"], requested["company"]) == (
+        "ENQUEUED",
+        "PENDING",
+        None,
+    )
     terminal.json("enrich", DANONE, "--here")
     [known] = terminal.json("enrich", DANONE)["companies"]
     assert (known["outcome"], known["status"], known["company"]["city"]) == (
@@ -216,7 +220,7 @@ def test_invalid_input_is_reported_in_one_sentence(
 LVMH_SIRET = "73282932000074"
 
 
-def read(path: Path, text: str) -> list[tuple[str | None, str | None]]:
+def companies_of_csv(path: Path, text: str) -> list[tuple[str | None, str | None]]:
     file = path / "companies.csv"
     file.write_bytes(text.encode("utf-8-sig"))
     return [(one.siren, one.siret) for one in read_wanted([], file, strict=False)]
@@ -232,7 +236,7 @@ def read(path: Path, text: str) -> list[tuple[str | None, str | None]]:
     ],
 )
 def test_common_csv_formats_are_accepted(tmp_path: Path, text: str) -> None:
-    assert read(tmp_path, text) == [(DANONE, None), ("732829320", LVMH_SIRET)]
+    assert companies_of_csv(tmp_path, text) == [(DANONE, None), ("732829320", LVMH_SIRET)]
 
 
 def test_duplicate_numbers_are_one_company() -> None:
@@ -250,7 +254,7 @@ def test_an_invalid_csv_file_is_rejected_with_the_line_number(tmp_path: Path) ->
     with pytest.raises(
         InvalidInputError, match=r"companies\.csv cannot be read: line 3: field larger than"
     ):
-        read(
+        companies_of_csv(
             tmp_path,
             f"siren,name\n{DANONE},Danone\n{DANONE},{'x' * (csv.field_size_limit() + 1)}\n",
         )

@@ -1,4 +1,4 @@
-"""Tests of `automation fiches`: sync days with progress, report failures, and show a fiche."""
+"""The commands `automation fiches`: they sync days, report failures and show a fiche."""
 
 from collections.abc import Iterator
 from datetime import date

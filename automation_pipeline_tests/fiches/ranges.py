@@ -1,4 +1,4 @@
-"""A fake CRM, a database and a clock for fetch jobs."""
+"""A test harness for fetch jobs: a fake CRM, a database and a clock."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ HOOK = JobWebhook("https://hooks.example.com/in/42", "s3cret")
 
 
 @dataclass
-class Ranges:
+class FetchJobHarness:
     database: Database
     clock: FakeClock
     crm: FakeFicheSource = field(default_factory=FakeFicheSource)
@@ -50,7 +50,7 @@ class Ranges:
             self.crm.set_sales(day, *(summary(f"{day:%m%d}{n}") for n in range(fiches)))
 
     def prefetch(self, *days: date) -> None:
-        """Fetches and stores the lists of these days, then clears the record of calls."""
+        """Fetch and store the lists of these days, and forget the calls that this took."""
         revalidation = revalidate_days(
             days,
             database=self.database,
@@ -78,8 +78,8 @@ class Ranges:
         assert job
         return job
 
-    def work(self, job: FetchJob, **requests: Any) -> FetchJob:
-        return self.work_on(job.id, **requests)
+    def work(self, job: FetchJob, **options: Any) -> FetchJob:
+        return self.work_on(job.id, **options)
 
     def work_on(self, job_id: str, *, refresh: bool = False, webhook_every: int = 5) -> FetchJob:
         work = fetch_range(
@@ -88,8 +88,8 @@ class Ranges:
         )  # fmt: skip
         return asyncio.run(work)
 
-    def forget(self, *days: date) -> None:
-        """Deletes the stored lists of these days."""
+    def delete_lists(self, *days: date) -> None:
+        """Delete the stored lists of these days."""
         with self.database.transaction() as session:
             session.execute(
                 delete(SalesDayRow).where(SalesDayRow.day.in_([day.isoformat() for day in days]))
@@ -105,7 +105,7 @@ class Ranges:
             return list(session.scalars(select(table).order_by(*order)))
 
     def events(self) -> list[tuple[str, int]]:
-        """Event names with the progress of the job."""
+        """The names of all events, with the progress of the job."""
         rows = self.rows(OutboxRow)
         return [
             (row.event_name.removeprefix("fiches.progressive_fetch."), row.payload["progress"])

@@ -1,4 +1,4 @@
-"""Sales days are fetched and stored, one at a time or concurrently."""
+"""Fetch and store sales lists, one day at a time or several days concurrently."""
 
 import asyncio
 from datetime import UTC, date, datetime, timedelta
@@ -24,14 +24,16 @@ def test_the_crm_is_called_with_a_permit_that_is_released_afterwards(
     leases = DatabaseClaims(database)
     held: list[bool] = []
 
-    class Watched(FakeFicheSource):
+    class ObservedSource(FakeFicheSource):
         async def sales_list(self, day: date) -> SalesList:
             held.append(leases.holder("crm:0") is not None)
             return await super().sales_list(day)
 
     semaphore = Semaphore(DatabasePermits(database), "crm", 1, "me")
     asyncio.run(
-        revalidate_day(DAY, database=database, source=Watched(), clock=clock, semaphore=semaphore)
+        revalidate_day(
+            DAY, database=database, source=ObservedSource(), clock=clock, semaphore=semaphore
+        )
     )
     assert held == [True]
     assert leases.holder("crm:0") is None
@@ -40,7 +42,7 @@ def test_the_crm_is_called_with_a_permit_that_is_released_afterwards(
 DAYS = [date(2026, 2, 2), date(2026, 2, 3), date(2026, 2, 4)]
 
 
-class OneBadDay(FakeFicheSource):
+class SourceWithOneBadDay(FakeFicheSource):
     async def sales_list(self, day: date):  # noqa: ANN201  the fake's own type
         if day == DAYS[1]:
             raise TransientError("The CRM did not answer in time for the sales of 2026-02-03.")
@@ -54,7 +56,7 @@ def test_a_failed_day_is_returned_as_an_outcome(database: Database, clock: FakeC
         revalidate_days(
             DAYS,
             database=database,
-            source=OneBadDay(),
+            source=SourceWithOneBadDay(),
             clock=clock,
             semaphore=semaphore,
             on_day=received.append,

@@ -1,4 +1,4 @@
-"""Fetch many fiches: fresh details are not fetched again, and each fiche ends in one outcome."""
+"""Fetch many fiches: each ends in one outcome, and fresh details are not fetched again."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Fetch jobs: requested, complete_job on, and notified by webhook."""
+"""Fetch jobs: requests for them, the work on them, and the deliveries to their webhooks."""
 
 import asyncio
 import hashlib
@@ -28,15 +28,15 @@ from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource
 from automation_pipeline_tests.fakes.senders import ACCEPTED, FakeWebhookSender
-from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
+from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, FetchJobHarness
 
 
 @pytest.fixture
-def ranges(database: Database, clock: FakeClock) -> Ranges:
-    return Ranges(database, clock)
+def ranges(database: Database, clock: FakeClock) -> FetchJobHarness:
+    return FetchJobHarness(database, clock)
 
 
-def test_missing_days_create_a_job_and_a_run_request(ranges: Ranges) -> None:
+def test_missing_days_create_a_job_and_a_run_request(ranges: FetchJobHarness) -> None:
     ranges.sell(*DAYS)
     ranges.prefetch(*DAYS[:3])
     result = ranges.request(webhook=HOOK)
@@ -63,14 +63,14 @@ def test_missing_days_create_a_job_and_a_run_request(ranges: Ranges) -> None:
     assert ranges.deliveries == []
 
 
-def test_a_range_with_all_days_known_creates_no_job(ranges: Ranges) -> None:
+def test_a_range_with_all_days_known_creates_no_job(ranges: FetchJobHarness) -> None:
     ranges.prefetch(*DAYS)
     result = ranges.request()
     assert (result.known, result.missing, result.job) == (DAYS, (), None)
     assert ranges.jobs == ranges.requests == []
 
 
-def test_a_refresh_request_fetches_all_days_again(ranges: Ranges) -> None:
+def test_a_refresh_request_fetches_all_days_again(ranges: FetchJobHarness) -> None:
     ranges.prefetch(*DAYS)
     result = ranges.request(refresh=True)
     assert result.job
@@ -78,7 +78,7 @@ def test_a_refresh_request_fetches_all_days_again(ranges: Ranges) -> None:
     assert ranges.requests[0].config["refresh"] is True
 
 
-def test_the_same_range_requested_within_five_minutes_returns_the_same_job(ranges: Ranges) -> None:
+def test_the_same_range_requested_within_five_minutes_returns_the_same_job(ranges: FetchJobHarness) -> None:
     first = ranges.job()
     ranges.clock.advance(timedelta(minutes=4, seconds=59))
     assert ranges.job().id == first.id
@@ -94,14 +94,14 @@ def test_the_same_range_requested_within_five_minutes_returns_the_same_job(range
     assert len(ranges.requests) == 6
 
 
-def test_a_job_is_shared_only_if_its_webhook_covers_the_request(ranges: Ranges) -> None:
+def test_a_job_is_shared_only_if_its_webhook_covers_the_request(ranges: FetchJobHarness) -> None:
     result = ranges.job(webhook=HOOK)
     assert ranges.job(webhook=HOOK).id == result.id
     assert ranges.job().id == result.id
     assert ranges.job(webhook=JobWebhook(HOOK.url)).id != result.id
 
 
-def test_a_failed_job_is_not_created_again_by_the_next_request(ranges: Ranges) -> None:
+def test_a_failed_job_is_not_created_again_by_the_next_request(ranges: FetchJobHarness) -> None:
     job = ranges.job()
     assert fail_range(job.id, "no", database=ranges.database, clock=ranges.clock)
     again = ranges.job()
@@ -109,23 +109,23 @@ def test_a_failed_job_is_not_created_again_by_the_next_request(ranges: Ranges) -
 
 
 def test_days_after_today_in_paris_are_excluded(database: Database) -> None:
-    late = Ranges(database, FakeClock(datetime(2026, 2, 3, 23, 30, tzinfo=UTC)))
+    late = FetchJobHarness(database, FakeClock(datetime(2026, 2, 3, 23, 30, tzinfo=UTC)))
     assert late.request(date(2026, 2, 3), date(2026, 2, 20)).days == (
         date(2026, 2, 3),
         date(2026, 2, 4),
     )
-    early = Ranges(database, FakeClock(datetime(2026, 2, 3, 22, 30, tzinfo=UTC)))
+    early = FetchJobHarness(database, FakeClock(datetime(2026, 2, 3, 22, 30, tzinfo=UTC)))
     assert early.request(date(2026, 2, 3), date(2026, 2, 20)).days == (date(2026, 2, 3),)
 
 
-def test_a_range_in_the_future_is_empty_and_complete(ranges: Ranges) -> None:
+def test_a_range_in_the_future_is_empty_and_complete(ranges: FetchJobHarness) -> None:
     result = ranges.request(date(2026, 6, 1), date(2026, 6, 2), refresh=True)
     assert (result.days, result.missing, result.job) == ((), (), None)
     assert ranges.jobs == []
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "webhook", "complaint"),
+    ("start", "end", "webhook", "message"),
     [
         (DAYS[1], DAYS[0], None, "startDate must be before or equal to endDate"),
         (DAYS[0], DAYS[1], JobWebhook("http://127.0.0.1/"), "webhookUrl IP not allowed"),
@@ -139,9 +139,9 @@ def test_a_range_in_the_future_is_empty_and_complete(ranges: Ranges) -> None:
     ],
 )
 def test_a_rejected_request_creates_no_job(
-    ranges: Ranges, start: date, end: date, webhook: JobWebhook | None, complaint: str
+    ranges: FetchJobHarness, start: date, end: date, webhook: JobWebhook | None, message: str
 ) -> None:
-    with pytest.raises(InvalidInputError, match=complaint):
+    with pytest.raises(InvalidInputError, match=message):
         ranges.request(start, end, webhook=webhook)
     assert ranges.jobs == []
 
@@ -153,7 +153,7 @@ def iso(*days: date) -> list[str]:
     return [day.isoformat() for day in days]
 
 
-def test_every_missing_day_is_fetched_once_and_publishes_progress(ranges: Ranges) -> None:
+def test_every_missing_day_is_fetched_once_and_publishes_progress(ranges: FetchJobHarness) -> None:
     ranges.sell(*DAYS)
     ranges.prefetch(*DAYS[:2])
     ended = ranges.work(ranges.job(webhook=HOOK))
@@ -174,19 +174,19 @@ def test_every_missing_day_is_fetched_once_and_publishes_progress(ranges: Ranges
     ]
 
 
-def test_events_and_webhooks_contain_no_personal_data(ranges: Ranges) -> None:
+def test_events_and_webhooks_contain_no_personal_data(ranges: FetchJobHarness) -> None:
     ranges.sell(*DAYS)
     ranges.work(ranges.job(webhook=HOOK), webhook_every=1)
-    left = [row.payload for row in ranges.rows(OutboxRow)] + [
+    payloads = [row.payload for row in ranges.rows(OutboxRow)] + [
         row.payload for row in ranges.deliveries
     ]
-    assert len(left) == 8 + 7
-    result = json.dumps(left)
+    assert len(payloads) == 8 + 7
+    sent = json.dumps(payloads)
     for private in ("MARTEL", "Odile", "0600000001", "odile.martel", "s3cret", HOOK.url):
-        assert private not in result
+        assert private not in sent
 
 
-def test_a_failed_day_is_counted_separately_and_the_job_continues(ranges: Ranges) -> None:
+def test_a_failed_day_is_counted_separately_and_the_job_continues(ranges: FetchJobHarness) -> None:
     ranges.crm.fail_always(DAYS[2].isoformat(), UNAVAILABLE)
     ended = ranges.work(ranges.job())
     assert (ended.status, ended.failed, ended.error) == (JobStatus.COMPLETE, (DAYS[2],), None)
@@ -199,7 +199,7 @@ def test_a_failed_day_is_counted_separately_and_the_job_continues(ranges: Ranges
     assert (note.entity_type, note.entity_id, note.level) == ("fetch_job", ended.id, "warning")
 
 
-def test_a_job_without_any_fetched_day_fails(ranges: Ranges) -> None:
+def test_a_job_without_any_fetched_day_fails(ranges: FetchJobHarness) -> None:
     ranges.crm.refuse_everything(UNAVAILABLE)
     ended = ranges.work(ranges.job(webhook=HOOK))
     assert (ended.status, ended.failed) == (JobStatus.FAILED, DAYS)
@@ -209,21 +209,21 @@ def test_a_job_without_any_fetched_day_fails(ranges: Ranges) -> None:
 
 
 class Killed(BaseException):
-    """The process is killed."""
+    """Stands for the death of a process."""
 
 
-class MortalSource(FakeFicheSource):
-    """Dies on one day after a few others have been stored."""
+class DyingSource(FakeFicheSource):
+    """Kills the process on one day, as soon as the lists of four other days are stored."""
 
-    is_fixed = True
-    ready_to_die: Callable[[], bool]
+    is_dying = True
+    is_ready_to_die: Callable[[], bool]
 
     async def sales_list(self, day: date) -> SalesList:
-        if day == DAYS[4] and self.is_fixed:
-            while not await asyncio.to_thread(self.ready_to_die):  # noqa: ASYNC110  what is waited for is in the database
+        if day == DAYS[4] and self.is_dying:
+            while not await asyncio.to_thread(self.is_ready_to_die):  # noqa: ASYNC110  the condition is in the database
                 await asyncio.sleep(0.005)
             raise Killed
-        if day in DAYS[5:] and self.is_fixed:
+        if day in DAYS[5:] and self.is_dying:
             await asyncio.Event().wait()
         return await super().sales_list(day)
 
@@ -231,25 +231,25 @@ class MortalSource(FakeFicheSource):
 def test_a_restarted_job_fetches_only_the_remaining_days(
     database: Database, clock: FakeClock
 ) -> None:
-    crm = MortalSource()
-    ranges = Ranges(database, clock, crm)
+    crm = DyingSource()
+    ranges = FetchJobHarness(database, clock, crm)
     ranges.sell(*DAYS)
     job = ranges.job(refresh=True)
-    crm.ready_to_die = lambda: len(ranges.stored(job).fetched) == 4
+    crm.is_ready_to_die = lambda: len(ranges.stored(job).fetched) == 4
     with pytest.raises(Killed):
         ranges.work(job, refresh=True)
-    left = ranges.stored(job)
-    assert (left.status, left.fetched, left.remaining) == (JobStatus.PROCESSING, DAYS[:4], DAYS[4:])
-    crm.is_fixed = False
+    interrupted = ranges.stored(job)
+    assert (interrupted.status, interrupted.fetched, interrupted.remaining) == (JobStatus.PROCESSING, DAYS[:4], DAYS[4:])
+    crm.is_dying = False
     crm.requests.clear()
     ended = ranges.work(job, refresh=True)
-    assert sorted(crm.requests) == iso(*left.remaining)
+    assert sorted(crm.requests) == iso(*interrupted.remaining)
     assert (ended.status, ended.fetched, ended.total_fiches) == (JobStatus.COMPLETE, DAYS, 14)
     names = [name for name, _ in ranges.events()]
     assert names == ["created", *["progress"] * 6, "complete"]
 
 
-def test_two_concurrent_workers_count_every_day_once(ranges: Ranges) -> None:
+def test_two_concurrent_workers_count_every_day_once(ranges: FetchJobHarness) -> None:
     ranges.sell(*DAYS)
     job = ranges.job(webhook=HOOK)
 
@@ -274,7 +274,7 @@ def test_two_concurrent_workers_count_every_day_once(ranges: Ranges) -> None:
     assert len(ranges.events()) == 8
 
 
-def test_a_finished_job_is_not_worked_on_again(ranges: Ranges) -> None:
+def test_a_finished_job_is_not_worked_on_again(ranges: FetchJobHarness) -> None:
     job = ranges.job()
     ended = ranges.work(job)
     ranges.crm.requests.clear()
@@ -282,15 +282,15 @@ def test_a_finished_job_is_not_worked_on_again(ranges: Ranges) -> None:
     assert ranges.crm.requests == []
 
 
-def test_a_job_that_failed_during_the_work_stays_failed(ranges: Ranges) -> None:
-    class Slow(FakeFicheSource):
+def test_a_job_that_failed_during_the_work_stays_failed(ranges: FetchJobHarness) -> None:
+    class SlowSource(FakeFicheSource):
         async def sales_list(self, day: date) -> SalesList:
             fail_range(
                 job.id, "The run was terminated", database=ranges.database, clock=ranges.clock
             )
             return await super().sales_list(day)
 
-    ranges.crm = Slow()
+    ranges.crm = SlowSource()
     job = ranges.job(webhook=HOOK)
     ended = ranges.work(job)
     assert (ended.status, ended.error) == (JobStatus.FAILED, "The run was terminated")
@@ -299,7 +299,7 @@ def test_a_job_that_failed_during_the_work_stays_failed(ranges: Ranges) -> None:
     assert not fail_range(job.id, "again", database=ranges.database, clock=ranges.clock)
 
 
-def test_an_unknown_job_is_not_found(ranges: Ranges) -> None:
+def test_an_unknown_job_is_not_found(ranges: FetchJobHarness) -> None:
     work = fetch_range(
         "nope",
         database=ranges.database,
@@ -312,30 +312,31 @@ def test_an_unknown_job_is_not_found(ranges: Ranges) -> None:
     assert not fail_range("nope", "gone", database=ranges.database, clock=ranges.clock)
 
 
-CLOCKS_APART = timedelta(milliseconds=20)  # the database reads the current time in two ways
+# The database reads the current time in two ways, which differ slightly.
+CLOCKS_APART = timedelta(milliseconds=20)
 
 
-def deliver(ranges: Ranges, sender: FakeWebhookSender, hold_seconds: float = 60) -> int:
+def deliver(ranges: FetchJobHarness, sender: FakeWebhookSender, hold_seconds: float = 60) -> int:
     return asyncio.run(
         deliver_job_webhooks(sender, database=ranges.database, hold_seconds=hold_seconds)
     )
 
 
-def make_retries_due(ranges: Ranges) -> None:
+def make_retries_due(ranges: FetchJobHarness) -> None:
     with ranges.database.transaction() as session:
         session.execute(update(FetchDeliveryRow).values(next_retry_at=database_now()))
 
 
-def current_time(ranges: Ranges) -> datetime:
+def current_time(ranges: FetchJobHarness) -> datetime:
     with ranges.database.reading() as session:
         return database_time(session)
 
 
-def complete_job(ranges: Ranges, days: Sequence[date] = DAYS[:1], webhook_every: int = 1) -> None:
+def complete_job(ranges: FetchJobHarness, days: Sequence[date] = DAYS[:1], webhook_every: int = 1) -> None:
     ranges.work(ranges.job(days[0], days[-1], webhook=HOOK), webhook_every=webhook_every)
 
 
-def test_a_webhook_is_sent_once_with_valid_signatures(ranges: Ranges) -> None:
+def test_a_webhook_is_sent_once_with_valid_signatures(ranges: FetchJobHarness) -> None:
     complete_job(ranges)
     sender = FakeWebhookSender()
     assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
@@ -354,8 +355,8 @@ def test_a_webhook_is_sent_once_with_valid_signatures(ranges: Ranges) -> None:
         "1",
     )
     assert headers["X-Webhook-Delivery-Id"] == str(row.id)
-    dated = f"{headers['X-Webhook-Timestamp']}.".encode() + posted.body
-    for name, signed in (("X-Webhook-Signature", posted.body), ("X-Webhook-Signature-V2", dated)):
+    timestamped = f"{headers['X-Webhook-Timestamp']}.".encode() + posted.body
+    for name, signed in (("X-Webhook-Signature", posted.body), ("X-Webhook-Signature-V2", timestamped)):
         assert headers[name] == "sha256=" + hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
     assert (row.status, row.attempts, row.status_code, row.response_body) == (
         "sent",
@@ -366,7 +367,7 @@ def test_a_webhook_is_sent_once_with_valid_signatures(ranges: Ranges) -> None:
     assert row.sent_at is not None
 
 
-def test_an_interrupted_delivery_is_retried_immediately(ranges: Ranges) -> None:
+def test_an_interrupted_delivery_is_retried_immediately(ranges: FetchJobHarness) -> None:
     class Hanging(FakeWebhookSender):
         async def send(self, *_: object) -> WebhookAnswer:
             await asyncio.sleep(3600)
@@ -383,14 +384,14 @@ def test_an_interrupted_delivery_is_retried_immediately(ranges: Ranges) -> None:
     assert [row.status for row in ranges.deliveries] == ["sent"]
 
 
-def test_webhooks_of_one_job_are_delivered_in_order(ranges: Ranges) -> None:
+def test_webhooks_of_one_job_are_delivered_in_order(ranges: FetchJobHarness) -> None:
     complete_job(ranges, DAYS[:3])
     sender = FakeWebhookSender([WebhookAnswer(503, "busy"), ACCEPTED])
     assert [deliver(ranges, sender) for _ in range(2)] == [1, 0]
     make_retries_due(ranges)
     assert [deliver(ranges, sender) for _ in range(4)] == [1, 1, 1, 0]
-    document = [json.loads(posted.body)["data"]["completedDays"] for posted in sender.posted]
-    assert document == [1, 1, 2, 3]
+    completed = [json.loads(posted.body)["data"]["completedDays"] for posted in sender.posted]
+    assert completed == [1, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -398,16 +399,16 @@ def test_webhooks_of_one_job_are_delivered_in_order(ranges: Ranges) -> None:
     [WebhookAnswer(500, "broken"), WebhookAnswer(404, "not found"), TransientError("silent")],
 )
 def test_a_delivery_is_attempted_three_times_with_growing_delays(
-    ranges: Ranges, answer: WebhookAnswer | Exception
+    ranges: FetchJobHarness, answer: WebhookAnswer | Exception
 ) -> None:
     complete_job(ranges)
     sender = FakeWebhookSender([answer])
     for seconds in (2, 4):
         before = current_time(ranges)
         assert deliver(ranges, sender) == 1
-        again_at, wait = ranges.deliveries[0].next_retry_at, timedelta(seconds=seconds)
+        retry_at, wait = ranges.deliveries[0].next_retry_at, timedelta(seconds=seconds)
         assert (
-            before + wait - CLOCKS_APART <= again_at <= current_time(ranges) + wait + CLOCKS_APART
+            before + wait - CLOCKS_APART <= retry_at <= current_time(ranges) + wait + CLOCKS_APART
         )
         make_retries_due(ranges)
     assert deliver(ranges, sender) == 1
@@ -420,7 +421,7 @@ def test_a_delivery_is_attempted_three_times_with_growing_delays(
     assert len({posted.body for posted in sender.posted}) == 1
 
 
-def test_a_permanent_delivery_error_is_not_retried(ranges: Ranges) -> None:
+def test_a_permanent_delivery_error_is_not_retried(ranges: FetchJobHarness) -> None:
     complete_job(ranges)
     deliver(ranges, FakeWebhookSender([PermanentError("webhookUrl IP not allowed")]))
     [row] = ranges.deliveries
@@ -431,19 +432,19 @@ def test_a_permanent_delivery_error_is_not_retried(ranges: Ranges) -> None:
     )
 
 
-def test_a_worker_that_dies_during_a_delivery_uses_up_an_attempt(ranges: Ranges) -> None:
+def test_a_worker_that_dies_during_a_delivery_uses_up_an_attempt(ranges: FetchJobHarness) -> None:
     class Killed(BaseException):
         pass
 
-    class Deadly(FakeWebhookSender):
+    class DyingSender(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
             raise Killed
 
     complete_job(ranges)
     for _ in range(3):
         with pytest.raises(Killed):
-            deliver(ranges, Deadly())
-        assert deliver(ranges, FakeWebhookSender()) == 0  # still held for the worker that died
+            deliver(ranges, DyingSender())
+        assert deliver(ranges, FakeWebhookSender()) == 0  # the dead worker still holds it
         make_retries_due(ranges)
     sender = FakeWebhookSender()
     deliver(ranges, sender)
@@ -455,19 +456,19 @@ def test_a_worker_that_dies_during_a_delivery_uses_up_an_attempt(ranges: Ranges)
     )
 
 
-def test_a_worker_whose_hold_has_expired_writes_nothing(ranges: Ranges) -> None:
-    class Slow(FakeWebhookSender):
+def test_a_worker_whose_hold_has_expired_writes_nothing(ranges: FetchJobHarness) -> None:
+    class SlowSender(FakeWebhookSender):
         async def send(self, *args: object) -> WebhookAnswer:
             make_retries_due(ranges)  # the hold expires, and another worker delivers first
             await asyncio.to_thread(deliver, ranges, FakeWebhookSender())
             return WebhookAnswer(500, "late")
 
     complete_job(ranges)
-    deliver(ranges, Slow())
+    deliver(ranges, SlowSender())
     [row] = ranges.deliveries
     assert (row.status, row.attempts, row.status_code) == ("sent", 2, 200)
 
 
-def test_a_job_without_a_webhook_stores_no_deliveries(ranges: Ranges) -> None:
+def test_a_job_without_a_webhook_stores_no_deliveries(ranges: FetchJobHarness) -> None:
     ranges.work(ranges.job(DAYS[0], DAYS[1]))
     assert ranges.deliveries == []

@@ -36,23 +36,23 @@ AT_ONCE = Retrying(attempts=3, backoff=Backoff(base_seconds=0, cap_seconds=0))
 
 @dataclass(frozen=True)
 class Harness:
-    """Opens a source that works and one that is refused access."""
+    """Opens the source under test, and one with invalid credentials."""
 
-    opened: Callable[[], FicheSource]
+    working: Callable[[], FicheSource]
     refusing: Callable[[], FicheSource]
 
     def call(
         self, method: Callable[[FicheSource], Awaitable[Result]], *, refused: bool = False
     ) -> Result:
-        async def opened_and_closed() -> Result:
-            source = self.refusing() if refused else self.opened()
+        async def call_and_close() -> Result:
+            source = self.refusing() if refused else self.working()
             try:
                 return await method(source)
             finally:
                 if isinstance(source, CrmClient):
                     await source.aclose()
 
-        return asyncio.run(opened_and_closed())
+        return asyncio.run(call_and_close())
 
     def error(
         self, method: Callable[[FicheSource], Awaitable[object]], *, refused: bool = False
@@ -199,10 +199,10 @@ def test_a_refused_token_is_a_permanent_error_in_every_method(harness: Harness) 
 
 
 def test_concurrent_calls_return_their_own_fiches(harness: Harness) -> None:
-    async def all_of(source: FicheSource) -> list[str]:
+    async def fetch_all(source: FicheSource) -> list[str]:
         found = await asyncio.gather(
             *(source.details(fiche_id) for fiche_id in [KNOWN, NO_RECORDINGS, NO_URL] * 5)
         )
         return [details.fiche_id for details in found]
 
-    assert harness.call(all_of) == [KNOWN, NO_RECORDINGS, NO_URL] * 5
+    assert harness.call(fetch_all) == [KNOWN, NO_RECORDINGS, NO_URL] * 5

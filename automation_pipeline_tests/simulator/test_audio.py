@@ -1,17 +1,16 @@
-"""The audio is real: a parser that walks ID3 tag and MPEG frames finds nothing but whole frames."""
+"""The audio is valid: a parser of the ID3 tag and the MPEG frames finds only complete frames."""
 
 import pytest
 
 from automation_pipeline.simulator.audio import MAX_SECONDS, mp3, title_of
 from automation_pipeline_tests.cases import every_case
 
-BIT_RATES = {1: 32_000}  # MPEG-1 Layer III, by index; what the simulator uses
+BIT_RATES = {1: 32_000}  # of MPEG-1 Layer III, by index; only the one that the simulator uses
 SAMPLE_RATES = {0: 44_100, 1: 48_000, 2: 32_000}
 
 
 def frame_seconds(sound: bytes) -> list[float]:
-    """The length of each frame after the ID3 tag; fails unless the frames fill the file to its last
-    byte."""
+    """The length of each frame after the ID3 tag. Fails unless the frames fill the rest of the file."""
     assert sound[:5] == b"ID3\x03\x00"
     offset = 10 + sum(
         byte << shift for byte, shift in zip(sound[6:10], (21, 14, 7, 0), strict=True)
@@ -31,12 +30,13 @@ def frame_seconds(sound: bytes) -> list[float]:
 
 
 @every_case(
-    ("asked", "given"), [(0, 0.036), (1, 1), (2.5, 2.5), (3, MAX_SECONDS), (1500, MAX_SECONDS)]
+    ("requested", "expected"),
+    [(0, 0.036), (1, 1), (2.5, 2.5), (3, MAX_SECONDS), (1500, MAX_SECONDS)],
 )
 def test_a_recording_has_whole_frames_and_about_the_requested_length(
-    asked: float, given: float
+    requested: float, expected: float
 ) -> None:
-    assert sum(frame_seconds(mp3("880001", asked))) == pytest.approx(given, abs=0.036)
+    assert sum(frame_seconds(mp3("880001", requested))) == pytest.approx(expected, abs=0.036)
 
 
 def test_the_title_of_a_recording_is_its_call_id() -> None:

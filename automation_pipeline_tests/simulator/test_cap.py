@@ -1,9 +1,9 @@
-"""The sliding minute, on a clock that stands."""
+"""The limit of calls per minute, with a fake clock."""
 
 from automation_pipeline.simulator.cap import Cap
 
 
-class Clock:
+class FakeClock:
     now = 1000.0
 
     def __call__(self) -> float:
@@ -11,12 +11,12 @@ class Clock:
 
 
 def test_a_full_minute_gives_the_wait_until_the_next_call() -> None:
-    clock = Clock()
+    clock = FakeClock()
     cap = Cap(2, clock)
     answers: list[tuple[float, int]] = []
-    for later in (0, 10, 20, 59.2, 60, 60.5, 69.9, 70):
-        clock.now = 1000 + later
-        answers.append((later, cap.seconds_to_wait()))
+    for seconds in (0, 10, 20, 59.2, 60, 60.5, 69.9, 70):
+        clock.now = 1000 + seconds
+        answers.append((seconds, cap.seconds_to_wait()))
     assert answers == [
         (0, 0),
         (10, 0),
@@ -30,7 +30,7 @@ def test_a_full_minute_gives_the_wait_until_the_next_call() -> None:
 
 
 def test_a_call_after_the_wait_is_admitted() -> None:
-    clock = Clock()
+    clock = FakeClock()
     cap = Cap(1, clock)
     assert cap.seconds_to_wait() == 0
     clock.now += 0.3
@@ -39,7 +39,7 @@ def test_a_call_after_the_wait_is_admitted() -> None:
 
 
 def test_a_lowered_cap_counts_earlier_calls() -> None:
-    clock = Clock()
+    clock = FakeClock()
     cap = Cap(3, clock)
     for _ in range(3):
         cap.seconds_to_wait()
@@ -51,9 +51,9 @@ def test_a_lowered_cap_counts_earlier_calls() -> None:
 
 
 def test_without_a_cap_nothing_is_counted() -> None:
-    cap = Cap(0, Clock())
+    cap = Cap(0, FakeClock())
     assert [cap.seconds_to_wait() for _ in range(5)] == [0] * 5
     cap.per_minute = 1
     assert (cap.seconds_to_wait(), cap.seconds_to_wait()) == (0, 60)
-    cap.forget()
+    cap.reset()
     assert (cap.seconds_to_wait(), cap.seconds_to_wait()) == (0, 60)

@@ -1,4 +1,4 @@
-"""Faults, ledger and control surface over a real socket."""
+"""Faults, the ledger and the control endpoints over a real socket."""
 
 import asyncio
 import json
@@ -164,7 +164,9 @@ def test_a_trickling_answer_is_complete_after_its_time(
     address = audio_url(simulator)
     whole = simulator.get(address).content
     fault(simulator, {"route": "audio", "trickle_seconds": 1.5})
-    answer = simulator.get(address, timeout=1.4)  # of silence, so this does not strike
+    answer = simulator.get(
+        address, timeout=1.4
+    )  # a read timeout, which a slow answer does not reach
     assert answer.content == whole
     assert answer.elapsed.total_seconds() > 1.49
     assert simulator.get("/health").status_code == 200
@@ -234,7 +236,7 @@ def test_every_applies_to_each_kth_call_and_the_first_matching_rule_wins(
 def test_probability_is_about_right_and_repeats_after_a_reset(
     simulator: httpx.Client,
 ) -> None:
-    def struck() -> list[int]:
+    def faulted_statuses() -> list[int]:
         fault(
             simulator,
             {"route": "crm.details", "status": 500, "probability": 0.3},
@@ -242,9 +244,9 @@ def test_probability_is_about_right_and_repeats_after_a_reset(
         )
         return statuses(simulator, 200)
 
-    first = struck()
+    first = faulted_statuses()
     simulator.post("/_sim/reset")
-    assert struck() == first
+    assert faulted_statuses() == first
     assert 40 <= first.count(500) <= 80
     assert 24 <= first.count(429) <= 64
 
@@ -252,7 +254,7 @@ def test_probability_is_about_right_and_repeats_after_a_reset(
 def test_clearing_the_faults_ends_hanging_calls(url: str, simulator: httpx.Client) -> None:
     fault(simulator, {"route": "crm.details", "hang": True})
 
-    async def five_at_once() -> list[object]:
+    async def call_five_times() -> list[object]:
         async with httpx.AsyncClient(base_url=url, headers=TOKEN) as client:
             calls = [
                 asyncio.create_task(client.get(f"/api/fiches/by-id/{FICHE}")) for _ in range(5)
@@ -264,7 +266,7 @@ def test_clearing_the_faults_ends_hanging_calls(url: str, simulator: httpx.Clien
             await client.delete("/_sim/faults")
             return list(await asyncio.gather(*calls, return_exceptions=True))
 
-    assert [type(outcome) for outcome in asyncio.run(five_at_once())] == [
+    assert [type(outcome) for outcome in asyncio.run(call_five_times())] == [
         httpx.RemoteProtocolError
     ] * 5
     after = ledger(simulator)
@@ -315,7 +317,7 @@ def test_the_base_latency_applies_to_every_call(simulator: httpx.Client) -> None
 
 
 @every_case(
-    ("posted", "complaint"),
+    ("posted", "message"),
     [
         ("{", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
@@ -361,11 +363,11 @@ def test_the_base_latency_applies_to_every_call(simulator: httpx.Client) -> None
     ],
 )
 def test_one_invalid_rule_rejects_all_with_one_sentence(
-    simulator: httpx.Client, posted: str, complaint: str
+    simulator: httpx.Client, posted: str, message: str
 ) -> None:
     answer = simulator.post("/_sim/faults", content=posted)
     assert answer.status_code == 422
-    assert complaint in answer.json()["detail"]
+    assert message in answer.json()["detail"]
     assert simulator.post("/_sim/faults", json=[]).json() == {"rules": 0}
 
 

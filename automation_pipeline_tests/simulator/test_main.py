@@ -1,4 +1,4 @@
-"""Starting and stopping the simulator as a process."""
+"""Start and stop the simulator as a process."""
 
 import signal
 import socket
@@ -30,12 +30,12 @@ def test_the_simulator_prints_its_address_and_stops_with_a_hanging_call(
             while not httpx.get(f"{url}/_sim/calls").json()["routes"]["crm.health"]["in_flight"]:
                 pass
             process.send_signal(stop)
-            rest, complaints = process.communicate(timeout=60)
-    assert (process.returncode, rest, complaints) == (0, "", "")
+            rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, rest, errors) == (0, "", "")
 
 
 @every_case(
-    ("flags", "complaint"),
+    ("flags", "message"),
     [
         (["--porte", "1"], "unrecognized arguments: --porte 1"),
         (
@@ -54,12 +54,12 @@ def test_the_simulator_prints_its_address_and_stops_with_a_hanging_call(
         ),
     ],
 )
-def test_a_wrong_flag_is_named_and_ends_with_2(flags: list[str], complaint: str) -> None:
+def test_a_wrong_flag_is_named_and_ends_with_2(flags: list[str], message: str) -> None:
     ended = subprocess.run(
         [*COMMAND, *flags], capture_output=True, text=True, check=False, timeout=60
     )
     assert ended.returncode == 2
-    assert ended.stderr.splitlines()[-1].endswith(complaint)
+    assert ended.stderr.splitlines()[-1].endswith(message)
 
 
 def test_a_busy_port_is_one_sentence_and_ends_with_1() -> None:

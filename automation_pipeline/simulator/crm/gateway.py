@@ -26,7 +26,7 @@ class _InvalidQueryError(Exception):
     pass
 
 
-Ask = Callable[[Request], Response]
+Handler = Callable[[Request], Response]
 
 
 def endpoints(world: World, token: str) -> list[Endpoint]:
@@ -64,7 +64,7 @@ def endpoints(world: World, token: str) -> list[Endpoint]:
             name="crm.sales_list",
             path="/api/fiches/sales-with-calls",
             handler=guarded(sales_list),
-            item=_period_asked,
+            item=_requested_period,
         ),
         Endpoint(
             name="crm.details",
@@ -76,10 +76,10 @@ def endpoints(world: World, token: str) -> list[Endpoint]:
     ]
 
 
-def _bearer(token: str) -> Callable[[Ask], Callable[[Request], Awaitable[Response]]]:
+def _bearer(token: str) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
     expected = f"bearer {token}".encode()
 
-    def guarded(ask: Ask) -> Callable[[Request], Awaitable[Response]]:
+    def guarded(handle: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             scheme, _, given = request.headers.get("authorization", "").partition(" ")
             if not hmac.compare_digest(f"{scheme.lower()} {given}".encode("latin-1"), expected):
@@ -87,7 +87,7 @@ def _bearer(token: str) -> Callable[[Ask], Callable[[Request], Awaitable[Respons
                     {"detail": "Not authenticated"}, 401, {"www-authenticate": "Bearer"}
                 )
             try:
-                return ask(request)
+                return handle(request)
             except _InvalidQueryError as error:
                 return JSONResponse({"detail": str(error)}, 422)
 
@@ -96,7 +96,7 @@ def _bearer(token: str) -> Callable[[Ask], Callable[[Request], Awaitable[Respons
     return guarded
 
 
-def _period_asked(request: Request) -> str:
+def _requested_period(request: Request) -> str:
     first, last = (request.query_params.get(name, "") for name in ("start_date", "end_date"))
     return first if first == last else f"{first}/{last}"
 
@@ -106,7 +106,7 @@ def _period(request: Request) -> tuple[date, date]:
     if last < first:
         raise _InvalidQueryError("end_date is before start_date")
     if (last - first).days >= MAX_DAYS:
-        raise _InvalidQueryError(f"at most {MAX_DAYS} days can be asked for at once")
+        raise _InvalidQueryError(f"at most {MAX_DAYS} days can be requested at once")
     return first, last
 
 
@@ -131,7 +131,7 @@ def _flag(request: Request, name: str, *, default: bool) -> bool:
 
 
 def _calls(fiche: Fiche, request: Request, with_transcription: bool) -> list[Section]:
-    origin = f"http://{request.url.netloc}"  # the Host the caller used, whatever the port
+    origin = f"http://{request.url.netloc}"  # the host and port that the caller used
     return [
         recording_json(call, origin, with_transcription=with_transcription)
         for call in fiche.recordings

@@ -1,1 +1,1 @@
-"""A simulated language model: `openai.py` has the endpoints, `judge.py` reads transcripts."""
+"""A simulated_error language model: `openai.py` has the endpoints, `judge.py` reads transcripts."""

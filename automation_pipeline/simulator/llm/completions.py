@@ -13,19 +13,21 @@ from typing import Any, cast
 from automation_pipeline.simulator.llm.replies import Reply
 from automation_pipeline.simulator.llm.requests import ChatRequest
 
-CHARACTERS_A_TOKEN = 4
-PIECE = 60
+CHARACTERS_PER_TOKEN = 4
+# The characters per event of a stream.
+PIECE_CHARACTERS = 60
 
 
 def tokens(characters: int) -> int:
-    return max(1, math.ceil(characters / CHARACTERS_A_TOKEN))
+    return max(1, math.ceil(characters / CHARACTERS_PER_TOKEN))
 
 
 @dataclass(frozen=True)
 class Completion:
-    """The ids derive from the `digest` of the request, so that equal requests have equal ids."""
+    """A reply in OpenAI's format. Its ids derive from the `digest` of the request, so that equal requests have equal
+    ids."""
 
-    asked: ChatRequest
+    request: ChatRequest
     reply: Reply
     digest: str
 
@@ -58,9 +60,11 @@ class Completion:
 
     @cached_property
     def content(self) -> str | None:
-        """Cut at the token limit."""
-        most, content = self.asked.most_tokens, self.reply.content
-        return content if content is None or most is None else content[: most * CHARACTERS_A_TOKEN]
+        """The text of the reply, cut at the token limit."""
+        limit, content = self.request.max_tokens, self.reply.content
+        if content is None or limit is None:
+            return content
+        return content[: limit * CHARACTERS_PER_TOKEN]
 
     @cached_property
     def calls(self) -> list[dict[str, object]]:
@@ -84,11 +88,11 @@ class Completion:
         written = len(self.content or "") + sum(
             len(json.dumps(call["function"])) for call in self.calls
         )
-        asked, answered = tokens(self.asked.characters), tokens(written)
+        prompt_tokens, completion_tokens = tokens(self.request.characters), tokens(written)
         return {
-            "prompt_tokens": asked,
-            "completion_tokens": answered,
-            "total_tokens": asked + answered,
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": completion_tokens,
+            "total_tokens": prompt_tokens + completion_tokens,
             "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
             "completion_tokens_details": {
                 "reasoning_tokens": 0,
@@ -103,14 +107,14 @@ class Completion:
             "id": f"chatcmpl-{self.digest[:29]}",
             "object": kind,
             "created": int(time.time()),
-            "model": self.asked.model,
+            "model": self.request.model,
             "service_tier": "default",
             "system_fingerprint": "fp_simulator",
         }
 
     def _parts(self) -> Iterator[dict[str, object]]:
         head = self._head("chat.completion.chunk")
-        none_yet = {"usage": None} if self.asked.tells_usage else {}
+        none_yet = {"usage": None} if self.request.include_usage else {}
         for delta in self._deltas():
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
             yield {**head, "choices": [choice], **none_yet}
@@ -121,7 +125,7 @@ class Completion:
             "finish_reason": self.ending,
         }
         yield {**head, "choices": [last], **none_yet}
-        if self.asked.tells_usage:
+        if self.request.include_usage:
             yield {**head, "choices": [], "usage": self.usage}
 
     def _deltas(self) -> Iterator[dict[str, object]]:
@@ -141,7 +145,9 @@ class Completion:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    return (text[start : start + PIECE] for start in range(0, len(text), PIECE))
+    return (
+        text[start : start + PIECE_CHARACTERS] for start in range(0, len(text), PIECE_CHARACTERS)
+    )
 
 
 def _encoded(value: object) -> bytes:
@@ -153,7 +159,7 @@ UNKNOWN_VALUE = "PEUT_ETRE"
 SORRY = "Je suis désolé, je ne peux pas répondre à cette demande."
 _ENUM_VALUE = re.compile(r'"[A-Z][A-Z_]{2,}"')
 
-Message = dict[str, Any]  # Any: what our own completion holds
+Message = dict[str, Any]  # Any: JSON
 
 
 def _chatter(message: Message) -> str:
@@ -165,7 +171,7 @@ def _chatter(message: Message) -> str:
 
 
 def _reasoned(message: Message) -> str:
-    """Like self-hosted models: reasoning in tags, and prose and a code fence around the answer."""
+    """Imitate self-hosted models: reasoning in tags, then prose and a code fence around the answer."""
     if not _calls(message):
         thinking = 'The advisor says {hello}. A draft: {"traite": false}'
         answer = f"{CHATTER}\n```json\n{message['content']}\n```\nBonne journée."
@@ -174,7 +180,7 @@ def _reasoned(message: Message) -> str:
 
 
 def _wrong_enum(message: Message) -> str:
-    """Replace the first value in capitals by an unknown one, or the whole answer by text."""
+    """Replace the first value in capitals by an unknown one, or the whole answer if there is none."""
     content, changed = _ENUM_VALUE.subn(f'"{UNKNOWN_VALUE}"', message["content"] or "", count=1)
     message["content"] = content if changed else json.dumps(UNKNOWN_VALUE)
     return "stop"
@@ -206,10 +212,11 @@ def _calls(message: Message) -> list[dict[str, Any]]:
     return message.get("tool_calls") or []
 
 
-def _spoil(change: Callable[[Message], str]) -> Callable[[bytes], bytes]:
-    """Streams and errors stay unchanged, and so do tool calls when only the content changes."""
+def _corruption(change: Callable[[Message], str]) -> Callable[[bytes], bytes]:
+    """A function that corrupts the body of a completion. Streams and errors stay unchanged, and so do tool calls if
+    only the content would change."""
 
-    def spoiled(body: bytes) -> bytes:
+    def corrupted(body: bytes) -> bytes:
         try:
             completion = json.loads(body)
         except ValueError:
@@ -226,14 +233,14 @@ def _spoil(change: Callable[[Message], str]) -> Callable[[bytes], bytes]:
         usage["total_tokens"] = usage["prompt_tokens"] + usage["completion_tokens"]
         return json.dumps(completion, ensure_ascii=False).encode()
 
-    return spoiled
+    return corrupted
 
 
-SPOILS: Mapping[str, Callable[[bytes], bytes]] = {
-    "content_not_json": _spoil(_chatter),
-    "content_reasoned": _spoil(_reasoned),
-    "content_wrong_enum": _spoil(_wrong_enum),
-    "content_missing_field": _spoil(_missing_field),
-    "content_cut": _spoil(_cut),
-    "refusal": _spoil(_refusal),
+CORRUPTIONS: Mapping[str, Callable[[bytes], bytes]] = {
+    "content_not_json": _corruption(_chatter),
+    "content_reasoned": _corruption(_reasoned),
+    "content_wrong_enum": _corruption(_wrong_enum),
+    "content_missing_field": _corruption(_missing_field),
+    "content_cut": _corruption(_cut),
+    "refusal": _corruption(_refusal),
 }

@@ -21,8 +21,8 @@ LAST_EVENT = "data: [DONE]"
 
 @dataclass
 class CountedReplies:
-    """Completions that reached their caller, with their usage. `items` counts the final ones, which
-    call no tool, by item."""
+    """Completions that reached their caller, with their usage. `items` counts by item the completions that call no
+    tool."""
 
     completions: int = 0
     prompt_tokens: int = 0
@@ -41,7 +41,7 @@ class CountedReplies:
         if not calls_tools:
             self.items[item] += 1
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.completions = self.prompt_tokens = self.completion_tokens = 0
         self.items.clear()
 
@@ -55,10 +55,10 @@ class ModelState:
     context_characters: int = CONTEXT_CHARACTERS
     answered: CountedReplies = field(default_factory=CountedReplies)
 
-    def forget(self) -> None:
-        """Forget the calls and answers; the configuration stays."""
-        self.cap.forget()
-        self.answered.forget()
+    def reset(self) -> None:
+        """Clear the counted calls and replies. The configuration stays."""
+        self.cap.reset()
+        self.answered.reset()
 
 
 def _completion(body: bytes) -> tuple[dict[str, int], bool] | None:
@@ -77,7 +77,7 @@ def _completion(body: bytes) -> tuple[dict[str, int], bool] | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    counts = cast("dict[str, Any]", usage or {})  # Any: a spoiled answer may hold anything
+    counts = cast("dict[str, Any]", usage or {})  # Any: a corrupted answer may hold anything
     return (
         None if any(isinstance(count, str) for count in counts.values()) else (counts, calls_tools)
     )
@@ -87,7 +87,7 @@ MAX_CONTEXT_CHARACTERS = 100_000_000
 
 
 class ModelControl:
-    """`calls` is the number of requested completions."""
+    """`calls` returns the number of requested completions."""
 
     def __init__(self, state: ModelState, calls: Callable[[], int]) -> None:
         self._state = state
@@ -113,7 +113,7 @@ class ModelControl:
         )
 
     async def set_up(self, request: Request) -> Response:
-        """What is not named stays; all is good or nothing is taken."""
+        """Change the named settings. If one is invalid, none changes."""
         try:
             posted = json.loads(await request.body())
         except (ValueError, RecursionError) as error:

@@ -19,7 +19,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def words(text: str) -> Words:
-    """Words without case and accents, for comparison."""
+    """The words of a text in lower case and without accents, for comparisons."""
     decomposed = unicodedata.normalize("NFD", text.lower())
     return tuple(
         _WORD.findall("".join(char for char in decomposed if not unicodedata.combining(char)))
@@ -97,7 +97,7 @@ class Chunk:
 
 
 def found(phrase: Words, chunks: Sequence[Chunk]) -> tuple[Chunk, Sentence] | None:
-    """The first occurrence of the phrase. Pass the longest calls first."""
+    """The first sentence that contains the phrase, with its chunk."""
     for chunk in chunks:
         for sentence in chunk.sentences:
             if contains_phrase(sentence.words, phrase):
@@ -106,7 +106,7 @@ def found(phrase: Words, chunks: Sequence[Chunk]) -> tuple[Chunk, Sentence] | No
 
 
 def by_weight(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-    """The longest call first, because it contains the sale."""
+    """Sort the chunks of the longest call first, because it contains the sale."""
     sizes: dict[int, int] = {}
     for chunk in chunks:
         sizes[chunk.recording_index] = sizes.get(chunk.recording_index, 0) + len(chunk.text)
@@ -123,7 +123,7 @@ def by_weight(chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
 
 
 def chunk_of_result(given: Mapping[str, object]) -> Chunk | None:
-    """A chunk in a tool's result, whose indexes start at 0."""
+    """Parse a chunk in the result of a tool, where indexes start at 0."""
     recording, index, text = (
         given.get("recording_index"),
         given.get("chunk_index"),
@@ -144,7 +144,7 @@ def chunk_of_result(given: Mapping[str, object]) -> Chunk | None:
     )
 
 
-@lru_cache(maxsize=64)  # the steps of an audit read the same transcript
+@lru_cache(maxsize=64)  # all steps of an audit have the same transcript
 def chunks_of_transcript(block: str) -> tuple[Chunk, ...]:
     return tuple(_chunks(block))
 
@@ -177,9 +177,9 @@ def _field(head: str, name: str) -> str:
 def _sentences(text: str) -> Iterator[Sentence]:
     for line in text.splitlines():
         match = _SPEAKER.fullmatch(line)
-        speaker, result = (match[1], match[2]) if match else ("unknown", line)
-        for sentence in _SENTENCE_END.split(result):
-            quote = sentence if len(normalised(sentence)) >= MIN_QUOTE_CHARACTERS else result
+        speaker, spoken = (match[1], match[2]) if match else ("unknown", line)
+        for sentence in _SENTENCE_END.split(spoken):
+            quote = sentence if len(normalised(sentence)) >= MIN_QUOTE_CHARACTERS else spoken
             if len(normalised(quote)) >= MIN_QUOTE_CHARACTERS:
                 yield Sentence(speaker, quote, words(sentence))
 
@@ -327,34 +327,33 @@ class Judgement:
 def judge_points(
     prompt: AuditPrompt, chunks: Sequence[Chunk], *, inventions: float, seed: str
 ) -> Judgement:
-    """`seed` decides which of the PRESENT points have invented quotations; `inventions` is their
-    share."""
+    """Judge each control point. `inventions` is the share of PRESENT points with an invented quotation; the seed
+    determines which ones."""
     proofs = {keyword: proof for keyword in prompt.keywords if (proof := _proof(keyword, chunks))}
     points = [_judged_point(point, prompt.keywords, proofs) for point in prompt.points]
     judged_points = tuple(
-        _with_invention(point, place)
-        if point.statut == "PRESENT" and _is_drawn(seed, place, inventions)
+        _with_invention(point, index)
+        if point.statut == "PRESENT" and _is_drawn(seed, index, inventions)
         else point
-        for place, point in enumerate(points)
+        for index, point in enumerate(points)
     )
     return Judgement(judged_points, tuple(proofs), prompt.weight)
 
 
 def _proof(keyword: str, chunks: Sequence[Chunk]) -> Proof | None:
     phrase = words(keyword)
-    place: tuple[Chunk, Sentence] | None = found(phrase, chunks)
-    return (
-        Proof(keyword, place[0], place[1].speaker, shortened(place[1].text, phrase))
-        if place
-        else None
-    )
+    occurrence = found(phrase, chunks)
+    if occurrence is None:
+        return None
+    chunk, sentence = occurrence
+    return Proof(keyword, chunk, sentence.speaker, shortened(sentence.text, phrase))
 
 
 def _judged_point(point: str, keywords: Sequence[str], proofs: dict[str, Proof]) -> JudgedPoint:
-    result: Words = words(point)
-    own = [keyword for keyword in keywords if is_about(result, words(keyword))]
+    point_words = words(point)
+    own = [keyword for keyword in keywords if is_about(point_words, words(keyword))]
     proven = [proofs[keyword] for keyword in own or keywords if keyword in proofs]
-    opening = f"{' '.join(result)} "
+    opening = f"{' '.join(point_words)} "
     if opening.startswith(FORBIDS):
         return _forbidden(point, proven)
     if proven and (own or 2 * len(proven) >= len(keywords)):
@@ -380,17 +379,18 @@ def _forbidden(point: str, proven: Sequence[Proof]) -> JudgedPoint:
     )
 
 
-def _is_drawn(seed: str, place: int, share: float) -> bool:
-    return Random(f"{seed}/{place}").random() < share
+def _is_drawn(seed: str, index: int, share: float) -> bool:
+    return Random(f"{seed}/{index}").random() < share
 
 
-def _with_invention(point: JudgedPoint, place: int) -> JudgedPoint:
-    """The same position in the call with words that do not occur there."""
+def _with_invention(point: JudgedPoint, index: int) -> JudgedPoint:
+    """Replace the quotation by words that do not occur at that position of the call."""
     true = point.proofs[0]
-    result = normalised(true.chunk.text)
-    turned = INVENTIONS[place % len(INVENTIONS) :] + INVENTIONS[: place % len(INVENTIONS)]
-    texts = (text.format(keyword=true.keyword) for text in turned)
-    text = next((text for text in texts if normalised(text) not in result), None)
+    chunk_text = normalised(true.chunk.text)
+    first = index % len(INVENTIONS)
+    rotated = INVENTIONS[first:] + INVENTIONS[:first]
+    texts = (text.format(keyword=true.keyword) for text in rotated)
+    text = next((text for text in texts if normalised(text) not in chunk_text), None)
     if text is None:
         return point
     return JudgedPoint(

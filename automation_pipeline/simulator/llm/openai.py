@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from automation_pipeline.simulator.endpoint import Endpoint
-from automation_pipeline.simulator.llm.completions import SPOILS, Completion
+from automation_pipeline.simulator.llm.completions import CORRUPTIONS, Completion
 from automation_pipeline.simulator.llm.control import MODELS, ModelState
 from automation_pipeline.simulator.llm.replies import CHAT, item_of, reply_to
 from automation_pipeline.simulator.llm.requests import (
     ChatRequest,
     RefusedError,
     read_request,
-    simulated,
+    simulated_error,
 )
 
 CREATED = 1_765_000_000
@@ -33,19 +33,19 @@ def endpoints(seed: int, api_key: str, state: ModelState) -> list[Endpoint]:
             item=provider.item,
             methods=("POST",),
             refuse=provider.refuse,
-            take_in=_take_in,
-            error=simulated,
+            read_body=_read_body,
+            error=simulated_error,
             error_key="error",
-            spoils=SPOILS,
-            given=provider.given,
+            corruptions=CORRUPTIONS,
+            on_answered=provider.count_reply,
         ),
         Endpoint(
             name="llm.models",
             path="/v1/models",
             handler=_models,
             item=lambda _: "models",
-            refuse=provider.refuse_stranger,
-            error=simulated,
+            refuse=provider.refuse_invalid_key,
+            error=simulated_error,
             error_key="error",
         ),
         Endpoint(
@@ -53,8 +53,8 @@ def endpoints(seed: int, api_key: str, state: ModelState) -> list[Endpoint]:
             path="/v1/models/{model}",
             handler=_model,
             item=lambda request: request.path_params["model"],
-            refuse=provider.refuse_stranger,
-            error=simulated,
+            refuse=provider.refuse_invalid_key,
+            error=simulated_error,
             error_key="error",
         ),
     ]
@@ -66,7 +66,7 @@ class _Provider:
         self._api_key = api_key
         self._state = state
 
-    def refuse_stranger(self, request: Request) -> Response | None:
+    def refuse_invalid_key(self, request: Request) -> Response | None:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not given:
             message = "You didn't provide an API key. Provide it in an Authorization header, as Bearer YOUR_KEY."
@@ -79,8 +79,8 @@ class _Provider:
 
     def refuse(self, request: Request) -> Response | None:
         """Check the key before the cap: a call with a wrong key does not count."""
-        if stranger := self.refuse_stranger(request):
-            return stranger
+        if refusal := self.refuse_invalid_key(request):
+            return refusal
         cap = self._state.cap
         if not (seconds := cap.seconds_to_wait()):
             return None
@@ -93,43 +93,43 @@ class _Provider:
         return _refused(error, {"retry-after": str(seconds), **limits})
 
     def item(self, request: Request) -> str:
-        asked = cast("ChatRequest | RefusedError", request.state.asked)
-        request.state.item = CHAT if isinstance(asked, RefusedError) else item_of(asked)
+        chat = cast("ChatRequest | RefusedError", request.state.chat)
+        request.state.item = CHAT if isinstance(chat, RefusedError) else item_of(chat)
         return request.state.item
 
     async def complete(self, request: Request) -> Response:
-        asked = cast("ChatRequest | RefusedError", request.state.asked)
-        if isinstance(asked, RefusedError):
-            return _refused(asked)
-        if refusal := self._refusal(asked):
+        chat = cast("ChatRequest | RefusedError", request.state.chat)
+        if isinstance(chat, RefusedError):
+            return _refused(chat)
+        if refusal := self._refusal(chat):
             return _refused(refusal)
-        reply = reply_to(asked, seed=self._seed, inventions=self._state.inventions)
-        completion = Completion(asked, reply, hashlib.sha256(await request.body()).hexdigest())
+        reply = reply_to(chat, seed=self._seed, inventions=self._state.inventions)
+        completion = Completion(chat, reply, hashlib.sha256(await request.body()).hexdigest())
         headers = {"x-request-id": f"req_{completion.digest[:32]}"}
-        if asked.stream:
+        if chat.stream:
             return Response(completion.events, headers=headers, media_type="text/event-stream")
         return Response(completion.json, headers=headers, media_type="application/json")
 
-    def given(self, request: Request, response: Response) -> None:
+    def count_reply(self, request: Request, response: Response) -> None:
         self._state.answered.count(request.state.item, response.status_code, bytes(response.body))
 
-    def _refusal(self, asked: ChatRequest) -> RefusedError | None:
-        if asked.model not in MODELS:
-            return _no_model(asked.model)
-        if asked.characters > self._state.context_characters:
+    def _refusal(self, request: ChatRequest) -> RefusedError | None:
+        if request.model not in MODELS:
+            return _no_model(request.model)
+        if request.characters > self._state.context_characters:
             message = (
                 f"This model takes at most {self._state.context_characters} characters. Your messages have "
-                f"{asked.characters}. Please reduce the length of the messages."
+                f"{request.characters}. Please reduce the length of the messages."
             )
             return RefusedError(message, "messages", "context_length_exceeded")
         return None
 
 
-async def _take_in(request: Request) -> None:
+async def _read_body(request: Request) -> None:
     try:
-        request.state.asked = read_request(await request.body())
+        request.state.chat = read_request(await request.body())
     except RefusedError as refused:
-        request.state.asked = refused
+        request.state.chat = refused
 
 
 async def _models(_request: Request) -> Response:

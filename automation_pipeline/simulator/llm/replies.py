@@ -21,57 +21,60 @@ from automation_pipeline.simulator.llm.judge import (
     read_prompt,
 )
 from automation_pipeline.simulator.llm.requests import ChatRequest, Message
-from automation_pipeline.simulator.llm.schema import least
+from automation_pipeline.simulator.llm.schema import minimal_value
 
 SEARCH, READ = "searchTranscript", "getTranscriptChunks"
-MAX_SEARCHES, MAX_READS, CHUNKS_A_READ, MATCHES = 2, 3, 20, 25
+MAX_SEARCHES, MAX_READS, CHUNKS_PER_READ, MATCHES = 2, 3, 20, 25
 READ_CHARACTERS = 40_000
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 Call = tuple[str, dict[str, object]]
 _CALL_ID = re.compile(r"/recordings/(\d+)/")
 
 
 @dataclass(frozen=True)
 class ToolResults:
-    """The tools' results: positions that were found, best first, and chunks that were read."""
+    """The results of the tool calls so far: the positions that were found, best first, and the chunks that were
+    read."""
 
     searches: int
     reads: int
-    matches: tuple[Place, ...]
+    matches: tuple[Position, ...]
     chunks: tuple[Chunk, ...]
     fiche_id: str
 
     @property
-    def unread(self) -> list[Place]:
+    def unread(self) -> list[Position]:
         read = {(chunk.recording_index, chunk.chunk_index) for chunk in self.chunks}
-        return [place for place in self.matches if place not in read]
+        return [position for position in self.matches if position not in read]
 
 
 def read_tool_results(messages: Sequence[Message]) -> ToolResults:
-    """Ignores results that are errors or cannot be parsed."""
+    """Read the results of the tool calls. Results that are errors or cannot be parsed are ignored."""
     names = {call.id: call.name for message in messages for call in message.calls}
     results = [
         (names.get(message.answers), message.text) for message in messages if message.role == "tool"
     ]
-    matches = [place for name, text in results if name == SEARCH for place in _places(text)]
+    matches = [
+        position for name, text in results if name == SEARCH for position in _positions(text)
+    ]
     chunks = [chunk for name, text in results if name == READ for chunk in _chunks(text)]
     distinct = {(chunk.recording_index, chunk.chunk_index): chunk for chunk in chunks}
-    called = next((match for _, text in results if (match := _CALL_ID.search(text))), None)
+    call_id = next((match for _, text in results if (match := _CALL_ID.search(text))), None)
     rounds = [{call.name for call in message.calls} for message in messages]
     return ToolResults(
-        searches=sum(SEARCH in asked for asked in rounds),
-        reads=sum(READ in asked for asked in rounds),
+        searches=sum(SEARCH in called_tools for called_tools in rounds),
+        reads=sum(READ in called_tools for called_tools in rounds),
         matches=tuple(dict.fromkeys(matches)),
         chunks=by_weight(tuple(distinct.values())),
-        fiche_id=fiche_of(called[1]) if called else UNKNOWN_FICHE,
+        fiche_id=fiche_of(call_id[1]) if call_id else UNKNOWN_FICHE,
     )
 
 
 def next_calls(
     prompt: AuditPrompt, state: ToolResults, tools: Mapping[str, object], *, must_call: bool
 ) -> list[Call]:
-    """None when the model knows enough to judge."""
+    """The next tool calls; none when the model knows enough to judge."""
     can_search, can_read = SEARCH in tools, READ in tools
     if can_read and state.unread and state.reads < MAX_READS:
         return [_read(state.unread)]
@@ -89,10 +92,10 @@ def _searches(prompt: AuditPrompt) -> list[Call]:
     ]
 
 
-def _read(places: Sequence[Place]) -> Call:
+def _read(positions: Sequence[Position]) -> Call:
     chunks = [
         {"recording_index": recording, "chunk_index": chunk}
-        for recording, chunk in places[:CHUNKS_A_READ]
+        for recording, chunk in positions[:CHUNKS_PER_READ]
     ]
     return READ, {"chunks": chunks, "includeNeighbors": None, "maxChars": READ_CHARACTERS}
 
@@ -112,14 +115,14 @@ def _listed(text: str, name: str) -> list[Mapping[str, object]]:
     ]
 
 
-def _places(text: str) -> list[Place]:
-    places = [
+def _positions(text: str) -> list[Position]:
+    positions = [
         (match.get("recording_index"), match.get("chunk_index"))
         for match in _listed(text, "matches")
     ]
     return [
         (first, second)
-        for first, second in places
+        for first, second in positions
         if isinstance(first, int) and isinstance(second, int)
     ]
 
@@ -141,68 +144,76 @@ class Reply:
     calls: tuple[Call, ...] = ()
 
 
-def item_of(asked: ChatRequest) -> str:
-    """`{fiche}/{step}`; the fiche is `?` until a tool's result names it."""
-    prompt = read_prompt(asked.messages)
+def item_of(request: ChatRequest) -> str:
+    """The item in the ledger: `{fiche}/{step}`. The fiche is `?` until the result of a tool names it."""
+    prompt = read_prompt(request.messages)
     if prompt is None:
         return CHAT
     fiche_id = (
-        prompt.fiche_id if prompt.has_transcript else read_tool_results(asked.messages).fiche_id
+        prompt.fiche_id if prompt.has_transcript else read_tool_results(request.messages).fiche_id
     )
     return f"{fiche_id}/{prompt.position}"
 
 
-def reply_to(asked: ChatRequest, *, seed: int, inventions: float) -> Reply:
-    prompt = read_prompt(asked.messages)
-    if prompt is None or not _fits(asked):
-        return _chat(asked)
-    calls = _calls_about(prompt, asked)
+def reply_to(request: ChatRequest, *, seed: int, inventions: float) -> Reply:
+    prompt = read_prompt(request.messages)
+    if prompt is None or not _fits(request):
+        return _chat(request)
+    calls = _calls_about(prompt, request)
     if calls:
-        return Reply(None, tuple(calls if asked.offer.several else calls[:1]))
-    if asked.offer.must_call:
-        return _chat(asked)
-    return Reply(_json(_step_json(_judgement(prompt, asked, seed, inventions))))
+        return Reply(None, tuple(calls if request.tool_options.several else calls[:1]))
+    if request.tool_options.must_call:
+        return _chat(request)
+    return Reply(_json(_step_json(_judgement(prompt, request, seed, inventions))))
 
 
-def _fits(asked: ChatRequest) -> bool:
-    """Whether the answer matches the schema."""
-    required = (asked.format.schema or {}).get("required")
+def _fits(request: ChatRequest) -> bool:
+    """Whether the schema of the request requires only fields that the judgement of a step has."""
+    required = (request.format.schema or {}).get("required")
     return not isinstance(required, list) or ANSWER_FIELDS.issuperset(
         cast("list[object]", required)
     )
 
 
-def _calls_about(prompt: AuditPrompt, asked: ChatRequest) -> list[Call]:
-    offer = asked.offer
-    if offer.choice == "none" or prompt.has_transcript:
+def _calls_about(prompt: AuditPrompt, request: ChatRequest) -> list[Call]:
+    tool_options = request.tool_options
+    if tool_options.choice == "none" or prompt.has_transcript:
         return []
-    tools = {name: tool for name, tool in offer.tools.items() if offer.named in {None, name}}
-    return next_calls(prompt, read_tool_results(asked.messages), tools, must_call=offer.must_call)
+    tools = {
+        name: tool
+        for name, tool in tool_options.tools.items()
+        if tool_options.named in {None, name}
+    }
+    return next_calls(
+        prompt, read_tool_results(request.messages), tools, must_call=tool_options.must_call
+    )
 
 
-def _judgement(prompt: AuditPrompt, asked: ChatRequest, seed: int, inventions: float) -> Judgement:
-    """Deterministic for the same prompt and the same tool results."""
-    chunks = prompt.chunks if prompt.has_transcript else read_tool_results(asked.messages).chunks
+def _judgement(
+    prompt: AuditPrompt, request: ChatRequest, seed: int, inventions: float
+) -> Judgement:
+    """Judge the step. The same prompt and tool results always give the same judgement."""
+    chunks = prompt.chunks if prompt.has_transcript else read_tool_results(request.messages).chunks
     read = "\n".join(
-        (prompt.text, *(message.text for message in asked.messages if message.role == "tool"))
+        (prompt.text, *(message.text for message in request.messages if message.role == "tool"))
     )
     digest = hashlib.sha256(read.encode("utf-8", "replace")).hexdigest()
     return judge_points(prompt, chunks, inventions=inventions, seed=f"{seed}/{digest}")
 
 
-def _chat(asked: ChatRequest) -> Reply:
-    offer = asked.offer
-    answered = asked.messages[-1].role == "tool"
-    if offer.must_call or (offer.choice == "auto" and not answered):
-        name = offer.named or next(iter(offer.tools))
-        arguments = least(offer.tools[name])
+def _chat(request: ChatRequest) -> Reply:
+    tool_options = request.tool_options
+    answered = request.messages[-1].role == "tool"
+    if tool_options.must_call or (tool_options.choice == "auto" and not answered):
+        name = tool_options.named or next(iter(tool_options.tools))
+        arguments = minimal_value(tool_options.tools[name])
         return Reply(
             None,
             ((name, cast("dict[str, object]", arguments) if isinstance(arguments, dict) else {}),),
         )
-    if asked.format.kind == "json_schema":
-        return Reply(_json(least(asked.format.schema or {})))
-    if asked.format.kind == "json_object":
+    if request.format.kind == "json_schema":
+        return Reply(_json(minimal_value(request.format.schema or {})))
+    if request.format.kind == "json_object":
         return Reply(_json({"answer": "Simulated."}))
     return Reply("Bonjour, je suis un modèle simulé : je sais surtout juger des appels.")
 

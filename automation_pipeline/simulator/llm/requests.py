@@ -1,5 +1,4 @@
-"""The body of a chat completion: messages, tools and response format, or the error of a wrong
-field."""
+"""The body of a chat completion: its messages, tools and response format, and the errors of invalid fields."""
 
 import json
 import re
@@ -37,8 +36,8 @@ def missing(param: str) -> RefusedError:
     )
 
 
-def simulated(status: int) -> object:
-    """The error body of a simulated fault, with the type that OpenAI uses for the status."""
+def simulated_error(status: int) -> object:
+    """The error body of a simulated_error fault, with the type that OpenAI uses for the status."""
     kind, code = {
         401: (INVALID_REQUEST, "invalid_api_key"),
         404: (INVALID_REQUEST, "model_not_found"),
@@ -79,17 +78,17 @@ def read_messages(posted: object) -> tuple[Message, ...]:
         raise wrong("messages", "an array of objects", code="invalid_type")
     if not posted:
         raise RefusedError(
-            "Invalid 'messages': empty array. Expected at least 1 message.",
+            "Invalid 'messages': empty array. Expected at minimal_value 1 message.",
             "messages",
             "empty_array",
         )
-    messages = tuple(_message(one, place) for place, one in enumerate(cast("list[object]", posted)))
+    messages = tuple(_message(one, index) for index, one in enumerate(cast("list[object]", posted)))
     _check_tool_calls(messages)
     return messages
 
 
-def _message(posted: object, place: int) -> Message:
-    name = f"messages[{place}]"
+def _message(posted: object, index: int) -> Message:
+    name = f"messages[{index}]"
     if not isinstance(posted, dict):
         raise wrong(name, "an object", code="invalid_type")
     fields = cast("dict[str, object]", posted)
@@ -132,10 +131,10 @@ def _tool_calls(posted: object, name: str) -> list[ToolCall]:
     if posted is None:
         return []
     if not isinstance(posted, list) or not posted:
-        raise wrong(name, "an array of at least 1 tool call", code="invalid_type")
+        raise wrong(name, "an array of at minimal_value 1 tool call", code="invalid_type")
     return [
-        _tool_call(one, f"{name}[{place}]")
-        for place, one in enumerate(cast("list[object]", posted))
+        _tool_call(one, f"{name}[{index}]")
+        for index, one in enumerate(cast("list[object]", posted))
     ]
 
 
@@ -156,27 +155,27 @@ def _tool_call(posted: object, name: str) -> ToolCall:
 def _check_tool_calls(messages: Sequence[Message]) -> None:
     """Check that the messages after a tool call answer it, and answer no other call."""
     open_calls: set[str] = set()
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message.role == "tool":
             if message.answers not in open_calls:
                 raise RefusedError(
                     "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
                     "'tool_calls'.",
-                    f"messages.[{place}].role",
+                    f"messages.[{index}].role",
                 )
             open_calls.discard(message.answers)
             continue
-        _check_answered(open_calls, place)
+        _check_answered(open_calls, index)
         open_calls = {call.id for call in message.calls}
     _check_answered(open_calls, len(messages))
 
 
-def _check_answered(open_calls: set[str], place: int) -> None:
+def _check_answered(open_calls: set[str], index: int) -> None:
     if open_calls:
         raise RefusedError(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
             f"'tool_call_id'. The following tool_call_ids did not have response messages: {min(open_calls)}",
-            f"messages.[{place - 1}].role",
+            f"messages.[{index - 1}].role",
         )
 
 
@@ -257,12 +256,12 @@ def read_tool_options(fields: Mapping[str, object]) -> ToolOptions:
                 raise RefusedError(f"'{name}' is only allowed when 'tools' are specified.", name)
         return ToolOptions({})
     if not isinstance(posted, list) or not posted:
-        raise wrong("tools", "an array of at least 1 tool", code="invalid_type")
+        raise wrong("tools", "an array of at minimal_value 1 tool", code="invalid_type")
     several = fields.get("parallel_tool_calls", True)
     if not isinstance(several, bool):
         raise wrong("parallel_tool_calls", "a boolean", code="invalid_type")
     tools = dict(
-        _tool(one, f"tools[{place}]") for place, one in enumerate(cast("list[object]", posted))
+        _tool(one, f"tools[{index}]") for index, one in enumerate(cast("list[object]", posted))
     )
     choice, named = _chosen(fields.get("tool_choice", "auto"), tools)
     return ToolOptions(tools, choice, named, several)
@@ -323,10 +322,10 @@ class ChatRequest:
     model: str
     messages: tuple[Message, ...]
     format: Format
-    offer: ToolOptions
-    most_tokens: int | None
+    tool_options: ToolOptions
+    max_tokens: int | None
     stream: bool
-    tells_usage: bool  # at the end of a stream
+    include_usage: bool  # as the last event of a stream
 
     @property
     def characters(self) -> int:
@@ -355,12 +354,12 @@ def read_request(body: bytes) -> ChatRequest:
         model=model,
         messages=messages,
         format=read_format(fields.get("response_format"), messages),
-        offer=read_tool_options(fields),
-        most_tokens=cast(
+        tool_options=read_tool_options(fields),
+        max_tokens=cast(
             "int | None", fields.get("max_completion_tokens") or fields.get("max_tokens")
         ),
         stream=stream,
-        tells_usage=isinstance(options, dict)
+        include_usage=isinstance(options, dict)
         and cast("dict[str, object]", options).get("include_usage") is True,
     )
 
@@ -385,12 +384,12 @@ def _check_numbers(fields: Fields) -> None:
     ):
         raise wrong("temperature", "a number from 0 to 2")
     for name in ("max_completion_tokens", "max_tokens"):
-        if (most := fields.get(name)) is not None and not (
-            _is_whole(most) and cast("int", most) >= 1
+        if (limit := fields.get(name)) is not None and not (
+            _is_whole(limit) and cast("int", limit) >= 1
         ):
             raise wrong(name, "a whole number from 1")
     if (choices := fields.get("n")) is not None and not (_is_whole(choices) and choices == 1):
-        raise wrong("n", "1, the only number of choices there is here")
+        raise wrong("n", "1: more choices are not supported")
 
 
 def _is_whole(value: object) -> bool:

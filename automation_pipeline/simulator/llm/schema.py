@@ -1,5 +1,4 @@
-"""JSON schemas as the model meets them: what strict mode refuses, and the least value that
-satisfies one."""
+"""JSON schemas in requests to the model: the problems that strict mode reports, and the smallest valid value."""
 
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -9,13 +8,13 @@ MAX_DEPTH = 40
 
 
 def strict_problem(schema: object) -> str | None:
-    """Why strict mode does not take it, in the provider's words."""
+    """The reason why strict mode refuses the schema, in the words of the provider. None if it accepts it."""
     return next(_problems(schema, ()), None)
 
 
-def least(schema: Schema) -> object:
-    """The smallest value that satisfies the schema, as far as its keywords are the usual ones."""
-    return _least(schema, schema, 0)
+def minimal_value(schema: Schema) -> object:
+    """The smallest value that satisfies the schema. Only common keywords are supported."""
+    return _minimal_value(schema, schema, 0)
 
 
 def _problems(schema: object, path: tuple[str, ...]) -> Iterator[str]:
@@ -26,22 +25,22 @@ def _problems(schema: object, path: tuple[str, ...]) -> Iterator[str]:
     properties = _map(fields.get("properties"))
     if "object" in _types(fields) or properties:
         yield from _object_problems(fields, properties, path)
-    for place, inner in _inner(fields):
-        yield from _problems(inner, (*path, *place))
+    for inner_path, inner in _inner(fields):
+        yield from _problems(inner, (*path, *inner_path))
 
 
 def _inner(fields: Schema) -> Iterator[tuple[tuple[str, ...], object]]:
-    """The schemas in a schema, and where they stand."""
+    """The schemas inside a schema, with their paths."""
     for name in ("properties", "$defs", "definitions"):
         for key, schema in _map(fields.get(name)).items():
             yield (name, key), schema
     if "items" in fields:
         yield ("items",), fields["items"]
     options = fields.get("anyOf")
-    for place, schema in enumerate(
+    for index, schema in enumerate(
         cast("list[object]", options) if isinstance(options, list) else ()
     ):
-        yield ("anyOf", str(place)), schema
+        yield ("anyOf", str(index)), schema
 
 
 def _object_problems(fields: Schema, properties: Schema, path: tuple[str, ...]) -> Iterator[str]:
@@ -50,10 +49,10 @@ def _object_problems(fields: Schema, properties: Schema, path: tuple[str, ...]) 
         yield f"{context}'additionalProperties' is required to be supplied and to be false."
     listed = fields.get("required")
     required = cast("list[object]", listed) if isinstance(listed, list) else []
-    if left_out := [key for key in properties if key not in required]:
+    if missing := [key for key in properties if key not in required]:
         yield (
             f"{context}'required' is required to be supplied and to be an array including every key in properties. "
-            f"Missing '{left_out[0]}'."
+            f"Missing '{missing[0]}'."
         )
 
 
@@ -66,7 +65,7 @@ def _map(value: object) -> dict[str, object]:
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
-def _least(schema: Schema, root: Schema, depth: int) -> object:
+def _minimal_value(schema: Schema, root: Schema, depth: int) -> object:
     if depth > MAX_DEPTH:
         return None
     if "const" in schema:
@@ -74,12 +73,12 @@ def _least(schema: Schema, root: Schema, depth: int) -> object:
     if isinstance(values := schema.get("enum"), list) and values:
         return cast("list[object]", values)[0]
     if inner := _chosen(schema, root):
-        return _least(inner, root, depth + 1)
+        return _minimal_value(inner, root, depth + 1)
     return _of_type(schema, root, depth)
 
 
 def _chosen(schema: Schema, root: Schema) -> Schema | None:
-    """What a reference or an alternative leads to."""
+    """The schema that a reference points to, or the first alternative."""
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         found: object = root
@@ -98,12 +97,12 @@ def _of_type(schema: Schema, root: Schema, depth: int) -> object:
     match kind:
         case "object":
             return {
-                name: _least(_map(one), root, depth + 1)
+                name: _minimal_value(_map(one), root, depth + 1)
                 for name, one in _map(schema.get("properties")).items()
             }
         case "array":
             return [
-                _least(_map(schema.get("items")), root, depth + 1)
+                _minimal_value(_map(schema.get("items")), root, depth + 1)
                 for _ in range(_count(schema, "minItems"))
             ]
         case "integer" | "number":

@@ -144,11 +144,11 @@ class Published:
             self.count += 1
             self._kept.append((self.count, message))
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.count = 0
         self._kept.clear()
 
-    def shown(
+    def find(
         self, channel: str | None, name: str | None, after: int, limit: int
     ) -> Sequence[Mapping[str, object]]:
         found = (
@@ -197,7 +197,7 @@ def _endpoint(
         item=_item,
         methods=(method,),
         refuse=provider.refuse,
-        take_in=_take_in,
+        read_body=_read_body,
         error_key="error",
     )
 
@@ -234,7 +234,7 @@ class _Provider:
         return JSONResponse({"channels": {}})
 
 
-async def _take_in(request: Request) -> None:
+async def _read_body(request: Request) -> None:
     request.state.body = await request.body()
 
 

@@ -17,21 +17,21 @@ class PusherControl:
     def routes(self) -> list[Route]:
         return [
             Route("/_sim/pusher", self.show, methods=["GET"]),
-            Route("/_sim/pusher", self.forget, methods=["DELETE"]),
+            Route("/_sim/pusher", self.delete, methods=["DELETE"]),
         ]
 
     async def show(self, request: Request) -> Response:
         """The events, optionally of one channel or name. `after` is the number of the last event of
         the previous page."""
-        asked = request.query_params
-        after, limit = _whole(asked.get("after", "0")), _whole(asked.get("limit", str(SHOWN)))
-        shown = self._published.shown(
-            asked.get("channel"), asked.get("name"), after, min(limit, MOST_KEPT)
+        query = request.query_params
+        after, limit = _whole(query.get("after", "0")), _whole(query.get("limit", str(SHOWN)))
+        found = self._published.find(
+            query.get("channel"), query.get("name"), after, min(limit, MOST_KEPT)
         )
-        return JSONResponse({"published": self._published.count, "events": shown})
+        return JSONResponse({"published": self._published.count, "events": found})
 
-    async def forget(self, _request: Request) -> Response:
-        self._published.forget()
+    async def delete(self, _request: Request) -> Response:
+        self._published.reset()
         return JSONResponse({"published": 0})
 
 

@@ -1,4 +1,4 @@
-"""Invented companies: numbers, names, trades and addresses, drawn from a seed and a SIREN."""
+"""Invented companies. Their numbers, names, trades and addresses are drawn from a seed and the SIREN."""
 
 import unicodedata
 import zlib
@@ -13,20 +13,20 @@ from automation_pipeline.simulator.world.world import NOMS, PRENOMS
 
 
 class Kind(StrEnum):
-    """What is special about a company, so that a test can find one."""
+    """Special cases of companies, so that a test can find one."""
 
     COMPANY = "company"
-    ASSOCIATION = "association"  # in Search only
-    PUBLIC = "public"  # a public body: in Search only
+    ASSOCIATION = "association"  # known to the search only
+    PUBLIC = "public"  # a public body, known to the search only
     SOLE_TRADER = "sole_trader"
-    LIBERAL = "liberal"  # a sole trader who is in no register of commerce
-    MASKED = "masked"  # a sole trader whose data are not public
-    MASKED_COMPANY = "masked_company"  # its name is public, its street is not
-    FARM = "farm"  # an exploitation, in no register of commerce
+    LIBERAL = "liberal"  # a sole trader who is not in the register of commerce
+    MASKED = "masked"  # a sole trader whose data is not public
+    MASKED_COMPANY = "masked_company"  # its name is public, but its street is not
+    FARM = "farm"  # not in the register of commerce
     CEASED = "ceased"
     YOUNG = "young"  # not yet in INPI's register
     INCOMPLETE = "incomplete"  # INPI knows little more than its number
-    NAMELESS = "nameless"  # known, without name and address
+    NAMELESS = "nameless"  # a known number without name and address
     UNKNOWN = "unknown"
 
 
@@ -38,7 +38,7 @@ HIDDEN = frozenset({Kind.MASKED, Kind.MASKED_COMPANY})
 
 @dataclass(frozen=True, slots=True)
 class Court:
-    """Of commerce, which keeps the register of a city."""
+    """The commercial court that keeps the register of a city."""
 
     name: str
     code: str
@@ -69,7 +69,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """`code` with its dot."""
+    """A NAF activity. `code` contains its dot."""
 
     code: str
     label: str
@@ -78,7 +78,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class LegalForm:
-    """`code` is INSEE's, `register_code` that of the register of commerce."""
+    """`code` is the code of INSEE, `register_code` that of the register of commerce."""
 
     code: str
     label: str
@@ -88,7 +88,7 @@ class LegalForm:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """As Search words it, as INPI numbers it and as the register of commerce shouts it."""
+    """The role of an officer: the label of the search, the code of INPI and the label of the register of commerce."""
 
     label: str
     inpi_code: str
@@ -104,7 +104,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Officer:
-    """A person, or the company of that SIREN and name."""
+    """An officer is a person, or the company with this SIREN and name."""
 
     role: Role
     person: Person | None = None
@@ -123,7 +123,7 @@ class Establishment:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """The last of the establishments is the head office. `owner` is there for sole traders."""
+    """The last establishment is the head office. Only sole traders have an `owner`."""
 
     siren: str
     kind: Kind
@@ -167,8 +167,8 @@ def passes_luhn(number: str) -> bool:
     return _luhn_sum(number) % 10 == 0
 
 
-def checked(number: str) -> str:
-    """The number and its check digit."""
+def with_check_digit(number: str) -> str:
+    """Append the Luhn check digit to the number."""
     return number + str(-_luhn_sum(number + "0") % 10)
 
 
@@ -183,8 +183,8 @@ def is_siret(text: str) -> bool:
 
 
 def nic(siren: str, place: int) -> str:
-    """Of a SIREN's establishment with this place, five digits."""
-    return checked(f"{siren}{place:04d}")[SIREN_DIGITS:]
+    """The five digits that identify an establishment of a SIREN, with their check digit."""
+    return with_check_digit(f"{siren}{place:04d}")[SIREN_DIGITS:]
 
 
 def vat_number(siren: str) -> str:
@@ -299,7 +299,7 @@ FARM_ACTIVITIES = (
 )
 PUBLIC_ACTIVITY = Activity("84.11Z", "Administration publique générale", "O")
 
-# Headcount codes with the size of a company of so many; the small ones are the common ones.
+# Headcount codes with the size class of the company. Small companies are the most frequent.
 HEADCOUNTS = (
     ("NN", "PME"), ("NN", "PME"), ("00", "PME"), ("01", "PME"), ("01", "PME"), ("02", "PME"), ("03", "PME"),
     ("11", "PME"), ("12", "PME"), ("21", "PME"), ("32", "ETI"), ("41", "ETI"), ("51", "GE"),
@@ -344,7 +344,11 @@ def draw_officers(form: LegalForm, owner: Person | None, rng: Random) -> tuple[O
     if form is SA or rng.random() < 0.2:
         firm = f"{rng.choice(NOMS)} AUDIT"
         officers.append(
-            Officer(AUDITOR, siren=checked(str(rng.randrange(30_000_000, 99_000_000))), name=firm)
+            Officer(
+                AUDITOR,
+                siren=with_check_digit(str(rng.randrange(30_000_000, 99_000_000))),
+                name=firm,
+            )
         )
     return tuple(officers)
 
@@ -386,9 +390,9 @@ def draw_headcount(kind: Kind, rng: Random) -> tuple[str, str | None]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pinned:
-    """What is not said is drawn. `place` is the head office's among the establishments there ever
-    were."""
+class FixedCompany:
+    """Data of a company that is the same for every seed. Missing values are drawn. `place` is the number of the head
+    office among all establishments that the company ever had."""
 
     kind: Kind = Kind.COMPANY
     name: str = ""
@@ -402,8 +406,8 @@ class Pinned:
     closed_nics: tuple[str, ...] = ()
 
 
-PINNED = {
-    "552032534": Pinned(
+FIXED_COMPANIES = {
+    "552032534": FixedCompany(
         name="DANONE",
         legal_form=SA,
         activity=HEAD_OFFICE,
@@ -413,35 +417,37 @@ PINNED = {
         place=64,
         closed_nics=("00638",),
     ),
-    "356000000": Pinned(
+    "356000000": FixedCompany(
         name="LA POSTE",
         legal_form=SA,
         created_on=date(1991, 1, 1),
         headcount=("53", "GE"),
         place=4,
-        open_nics=("49837",),  # right by La Poste's own rule and not by Luhn's
+        open_nics=("49837",),  # valid by the rule of La Poste, but not by Luhn's
     ),
-    "552049447": Pinned(
+    "552049447": FixedCompany(
         name="SOCIETE NATIONALE SNCF", legal_form=SA, headcount=("53", "GE"), place=7627
     ),
-    "418166096": Pinned(name="OCTO TECHNOLOGY", legal_form=SAS, headcount=("41", "ETI"), place=6),
-    "732829320": Pinned(place=7),
-    "880878145": Pinned(legal_form=SASU, place=1),
-    "130025265": Pinned(
+    "418166096": FixedCompany(
+        name="OCTO TECHNOLOGY", legal_form=SAS, headcount=("41", "ETI"), place=6
+    ),
+    "732829320": FixedCompany(place=7),
+    "880878145": FixedCompany(legal_form=SASU, place=1),
+    "130025265": FixedCompany(
         kind=Kind.PUBLIC,
         name="DIRECTION INTERMINISTERIELLE DU NUMERIQUE",
         legal_form=PUBLIC_FORM,
         activity=PUBLIC_ACTIVITY,
         created_on=date(2017, 5, 10),
     ),
-    "508799673": Pinned(kind=Kind.INCOMPLETE),
-    "981418494": Pinned(kind=Kind.INCOMPLETE),
-    "123456789": Pinned(kind=Kind.NAMELESS),
-    "000000000": Pinned(kind=Kind.UNKNOWN),
+    "508799673": FixedCompany(kind=Kind.INCOMPLETE),
+    "981418494": FixedCompany(kind=Kind.INCOMPLETE),
+    "123456789": FixedCompany(kind=Kind.NAMELESS),
+    "000000000": FixedCompany(kind=Kind.UNKNOWN),
 }
 
 
-# Of a hundred numbers; the others are ordinary companies.
+# The share of each kind in a hundred numbers. The others are ordinary companies.
 SHARES = (
     (Kind.UNKNOWN, 10), (Kind.ASSOCIATION, 9), (Kind.SOLE_TRADER, 10), (Kind.LIBERAL, 5), (Kind.MASKED, 5),
     (Kind.MASKED_COMPANY, 3), (Kind.FARM, 4), (Kind.CEASED, 7), (Kind.YOUNG, 5),
@@ -457,8 +463,8 @@ class Register:
         self._seed = seed
 
     def kind(self, siren: str) -> Kind:
-        if pinned := PINNED.get(siren):
-            return pinned.kind
+        if fixed := FIXED_COMPANIES.get(siren):
+            return fixed.kind
         if not is_siren(siren):
             return Kind.UNKNOWN
         slot = zlib.crc32(f"{self._seed}/{siren}".encode()) % 100
@@ -468,27 +474,27 @@ class Register:
         kind = self.kind(siren)
         return None if kind is Kind.UNKNOWN else _draw(siren, kind, Random(f"{self._seed}/{siren}"))
 
-    def named(self, words: str) -> list[Company]:
-        """Those with a name for all worlds that has these words in it."""
-        found = (siren for siren, pinned in PINNED.items() if words.upper() in pinned.name)
+    def search_by_name(self, words: str) -> list[Company]:
+        """Return the companies with a fixed name that contains these words."""
+        found = (siren for siren, fixed in FIXED_COMPANIES.items() if words.upper() in fixed.name)
         return [company for siren in found if (company := self.company(siren))]
 
     def sirens(self, how_many: int, kind: Kind | None = None) -> list[str]:
-        """So many numbers of companies that are there, or of a kind; fewer where there are no
+        """Return this many SIRENs of known companies, or of companies of this kind. Fewer if there are no
         more."""
         if kind is None or kind in DRAWN_KINDS:
             return list(islice(self._drawn(kind), how_many))
-        return [siren for siren, pinned in PINNED.items() if pinned.kind is kind][:how_many]
+        return [siren for siren, fixed in FIXED_COMPANIES.items() if fixed.kind is kind][:how_many]
 
     def _drawn(self, kind: Kind | None) -> Iterator[str]:
         seen: set[str] = set()
         for place in count():
             base = zlib.crc32(f"{self._seed}/siren/{place}".encode()) % _NUMBERS
-            siren = checked(str(_LOWEST + base))
+            siren = with_check_digit(str(_LOWEST + base))
             found = self.kind(siren)
             if (
                 siren not in seen
-                and siren not in PINNED
+                and siren not in FIXED_COMPANIES
                 and (found is kind if kind else found is not Kind.UNKNOWN)
             ):
                 seen.add(siren)
@@ -496,22 +502,22 @@ class Register:
 
 
 def _draw(siren: str, kind: Kind, rng: Random) -> Company:
-    pinned = PINNED.get(siren, Pinned())
-    created_on = pinned.created_on or _born(kind, rng)
+    fixed = FIXED_COMPANIES.get(siren, FixedCompany())
+    created_on = fixed.created_on or _creation_date(kind, rng)
     trade = draw_trade(kind, rng)
-    establishments = _establishments(siren, kind, pinned, created_on, rng)
+    establishments = _establishments(siren, kind, fixed, created_on, rng)
     owner = draw_person(rng) if kind in PEOPLE else None
     names = draw_names(kind, owner, establishments[-1].address.city.name, rng)
-    headcount, size = pinned.headcount or draw_headcount(kind, rng)
-    form = pinned.legal_form or trade.legal_form
+    headcount, size = fixed.headcount or draw_headcount(kind, rng)
+    form = fixed.legal_form or trade.legal_form
     return Company(
         siren=siren,
         kind=kind,
-        name=pinned.name or names.name,
-        trade_name=None if pinned.name else names.trade_name,
-        acronym=None if pinned.name else names.acronym,
+        name=fixed.name or names.name,
+        trade_name=None if fixed.name else names.trade_name,
+        acronym=None if fixed.name else names.acronym,
         legal_form=form,
-        activity=pinned.activity or trade.activity,
+        activity=fixed.activity or trade.activity,
         created_on=created_on,
         registered_on=created_on + timedelta(days=rng.randrange(3, 21)),
         ceased_on=establishments[-1].closed_on,
@@ -525,32 +531,33 @@ def _draw(siren: str, kind: Kind, rng: Random) -> Company:
     )
 
 
-def _born(kind: Kind, rng: Random) -> date:
+def _creation_date(kind: Kind, rng: Random) -> date:
     if kind is Kind.YOUNG:
         return FIRST_YOUNG + timedelta(days=rng.randrange((LAST_DAY - FIRST_YOUNG).days))
     return date(1968, 1, 1) + timedelta(days=rng.randrange(57 * 365))
 
 
 def _establishments(
-    siren: str, kind: Kind, pinned: Pinned, created_on: date, rng: Random
+    siren: str, kind: Kind, fixed: FixedCompany, created_on: date, rng: Random
 ) -> tuple[Establishment, ...]:
-    """Before the head office come the places it had been at and those it has besides."""
+    """The establishments of a company. The last one is the head office; the others are former head offices
+    and branches."""
     closed_on = LAST_DAY - timedelta(days=rng.randrange(30, 500)) if kind is Kind.CEASED else None
-    besides = [(its_nic, closed_on) for its_nic in pinned.open_nics] + [
-        (its_nic, LAST_DAY) for its_nic in pinned.closed_nics
+    codes = [(nic_code, closed_on) for nic_code in fixed.open_nics] + [
+        (nic_code, LAST_DAY) for nic_code in fixed.closed_nics
     ]
-    moved = 0 if siren in PINNED or kind is Kind.YOUNG else rng.choice((0, 0, 0, 1, 2))
-    besides += [
+    moved = 0 if siren in FIXED_COMPANIES or kind is Kind.YOUNG else rng.choice((0, 0, 0, 1, 2))
+    codes += [
         (nic(siren, place), closed_on or rng.choice((None, LAST_DAY)))
         for place in range(1, 1 + moved)
     ]
     others = [
-        Establishment(siren + its_nic, _address(rng), created_on, closed)
-        for its_nic, closed in besides
+        Establishment(siren + nic_code, _address(rng), created_on, closed)
+        for nic_code, closed in codes
     ]
     head = Establishment(
-        siret=siren + nic(siren, pinned.place + moved),
-        address=pinned.address or _address(rng),
+        siret=siren + nic(siren, fixed.place + moved),
+        address=fixed.address or _address(rng),
         opened_on=created_on,
         closed_on=closed_on,
         sign="COMPTOIR" if kind not in HIDDEN and rng.random() < 0.2 else None,

@@ -19,7 +19,7 @@ from automation_pipeline.simulator.registries.state import RegistriesState, Wind
 
 
 def peak(times: Iterable[float], seconds: float) -> int:
-    """The most calls in any such window, whichever moment it begins at."""
+    """The maximum number of calls in any window of this length."""
     ordered = sorted(times)
     first = most = 0
     for last, at in enumerate(ordered):
@@ -42,7 +42,7 @@ YOUNG = "young_at_inpi"
 NAMES = (*LIMITS, *SECONDS, YOUNG)
 
 
-def shown(state: RegistriesState) -> dict[str, object]:
+def settings_of(state: RegistriesState) -> dict[str, object]:
     return {
         **{name: window(state).limit for name, window in LIMITS.items()},
         "inpi_ban_seconds": state.inpi_bans.seconds,
@@ -51,7 +51,7 @@ def shown(state: RegistriesState) -> dict[str, object]:
     }
 
 
-def changed(state: RegistriesState, given: Mapping[str, object]) -> None:
+def change_settings(state: RegistriesState, given: Mapping[str, object]) -> None:
     if not given or set(given) - set(NAMES):
         raise BadRequestError(f"The body must be an object with some of {', '.join(NAMES)}.")
     limits = {name: _limit(name, given[name]) for name in LIMITS if name in given}
@@ -106,11 +106,11 @@ class RegistriesControl:
         ]
 
     async def show(self, _request: Request) -> Response:
-        """Calls and their peaks as they arrived, faults and refusals included."""
+        """Show the settings, and the calls of each source with their peaks. Faulted and refused calls count."""
         account = self._state.account
         return JSONResponse(
             {
-                **shown(self._state),
+                **settings_of(self._state),
                 "sources": {name: self._source(routes) for name, routes in SOURCES.items()},
                 "inpi_bans": self._state.inpi_bans.count,
                 "inpi_logins": account.logins,
@@ -119,15 +119,14 @@ class RegistriesControl:
         )
 
     async def set_up(self, request: Request) -> Response:
-        """What is not named stays; all is good or nothing is taken. Calls that were counted stay
-        counted."""
-        changed(self._state, _object(await request.body()))
-        return JSONResponse(shown(self._state))
+        """Change the named settings. If one is invalid, none changes. Counted calls stay counted."""
+        change_settings(self._state, _object(await request.body()))
+        return JSONResponse(settings_of(self._state))
 
     async def sirens(self, request: Request) -> Response:
-        asked = request.query_params
-        kind = _kind(asked["kind"]) if "kind" in asked else None
-        sirens = self._state.register.sirens(_count(asked.get("count", "20")), kind)
+        query = request.query_params
+        kind = _kind(query["kind"]) if "kind" in query else None
+        sirens = self._state.register.sirens(_count(query.get("count", "20")), kind)
         found = [company for siren in sirens if (company := self._state.register.company(siren))]
         return JSONResponse(
             {

@@ -21,7 +21,7 @@ from automation_pipeline.simulator.registries.companies import (
     is_digits,
 )
 from automation_pipeline.simulator.registries.search import client_of
-from automation_pipeline.simulator.registries.state import Entry, RegistriesState
+from automation_pipeline.simulator.registries.state import LoginResult, RegistriesState
 
 Document = Mapping[str, object]
 LEGAL_PERSON, NATURAL_PERSON, FARM = "personneMorale", "personnePhysique", "exploitation"
@@ -131,7 +131,7 @@ def _description(company: Company) -> Document:
 
 
 def _address(address: Address, company: Company) -> Document:
-    """Of a hidden one the city stays."""
+    """The fields of an address. A hidden address shows only its city."""
     hidden, city = company.is_hidden, address.city
     return {
         "pays": "FRANCE",
@@ -175,7 +175,7 @@ def _naf(company: Company) -> str:
 
 
 LOGIN, COMPANY = "registries.inpi.login", "registries.inpi.company"
-SAID = {
+MESSAGES = {
     400: "La requête n'est pas correcte.",
     401: "Le compte ou le jeton n'est pas reconnu.",
     403: "Le compte est bloqué.",
@@ -194,7 +194,7 @@ def endpoints(state: RegistriesState) -> list[Endpoint]:
             handler=provider.login,
             item=lambda _: "login",
             refuse=provider.refuse,
-            take_in=_take_in,
+            read_body=_read_body,
             error=_error,
             error_key="message",
         ),
@@ -215,7 +215,7 @@ class _Provider:
         self._state = state
 
     def refuse(self, request: Request) -> Response | None:
-        """Who is banned, and who just earns it."""
+        """Refuse banned clients, and ban clients that exceed the rate limit."""
         client, bans = client_of(request), self._state.inpi_bans
         if bans.is_banned(client):
             return _refused(429)
@@ -241,7 +241,7 @@ class _Provider:
         if self._state.inpi_logins.take(client):
             self._state.inpi_bans.ban(client)
             return _refused(429)
-        if account.enter(*pair) is not Entry.OPEN:
+        if account.log_in(*pair) is not LoginResult.OPEN:
             return _refused(401)
         user = {
             "id": 4010,
@@ -270,12 +270,12 @@ class _Provider:
 
 
 def bearer(request: Request) -> str:
-    """Empty without one."""
+    """The bearer token of the request; empty if there is none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-async def _take_in(request: Request) -> None:
+async def _read_body(request: Request) -> None:
     try:
         posted: object = json.loads(await request.body())
     except (ValueError, RecursionError):
@@ -287,8 +287,8 @@ async def _take_in(request: Request) -> None:
 
 
 def _error(status: int) -> str:
-    return SAID.get(status, f"Simulated answer {status}.")
+    return MESSAGES.get(status, f"Simulated answer {status}.")
 
 
 def _refused(status: int) -> Response:
-    return JSONResponse({"code": status, "message": SAID[status]}, status)
+    return JSONResponse({"code": status, "message": MESSAGES[status]}, status)

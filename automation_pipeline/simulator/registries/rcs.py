@@ -20,7 +20,7 @@ from automation_pipeline.simulator.registries.companies import (
     is_siret,
 )
 from automation_pipeline.simulator.registries.inpi import bearer
-from automation_pipeline.simulator.registries.state import RegistriesState, whole
+from automation_pipeline.simulator.registries.state import RegistriesState, whole_seconds
 
 PROVIDER = "Infogreffe"
 ERRORS = {
@@ -212,7 +212,7 @@ class _Provider:
         ):
             return errors(401)
         wait = self._state.entreprise.take()
-        return errors(429, retry_in=whole(wait)) if wait else None
+        return errors(429, retry_in=whole_seconds(wait)) if wait else None
 
     def headers(self) -> Mapping[str, str]:
         window = self._state.entreprise
@@ -238,7 +238,7 @@ class _Provider:
 
 
 def wrong_parameters(siren: str, given: Mapping[str, str]) -> list[str]:
-    """In the order of the error messages."""
+    """The names of the invalid parameters, in the order of their error messages."""
     reason, recipient = given.get("object", ""), given.get("recipient", "")
     wrong = {
         "siren": not is_siren(siren),

@@ -20,7 +20,7 @@ from automation_pipeline.simulator.registries.companies import (
     is_digits,
     vat_number,
 )
-from automation_pipeline.simulator.registries.state import RegistriesState, whole
+from automation_pipeline.simulator.registries.state import RegistriesState, whole_seconds
 
 INCLUDED = (
     "siege",
@@ -36,7 +36,7 @@ Document = Mapping[str, object]
 
 
 def result(company: Company, siret: str | None, parts: frozenset[str]) -> Document:
-    """With the establishment of that SIRET, where one was asked for, among
+    """A company in the format of the search. The establishment of a requested SIRET is in
     `matching_etablissements`."""
     matching = company.establishment(siret) if siret else None
     more: dict[str, object] = {
@@ -117,7 +117,7 @@ def _establishment(company: Company, one: Establishment) -> Document:
 
 
 def _address(address: Address, *, is_hidden: bool, keeps_code: bool) -> Document:
-    """A hidden address keeps its commune."""
+    """The fields of an address. A hidden address shows only its commune."""
     city = address.city
     line = " ".join(
         part for part in (address.complement, address.line, city.postal_code, city.name) if part
@@ -200,7 +200,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchQuery:
     q: str
     page: int
     per_page: int
@@ -227,25 +227,27 @@ class _Provider:
         wait = self._state.search.take(client_of(request))
         if not wait:
             return None
-        return JSONResponse({"erreur": "Trop de requêtes."}, 429, {"retry-after": str(whole(wait))})
+        return JSONResponse(
+            {"erreur": "Trop de requêtes."}, 429, {"retry-after": str(whole_seconds(wait))}
+        )
 
     async def answer(self, request: Request) -> Response:
         try:
-            asked = read_asked(request.query_params)
+            query = parse_query(request.query_params)
         except RefusedError as error:
             return JSONResponse({"erreur": str(error)}, 400)
-        found = self._found(asked.q)
-        first = (asked.page - 1) * asked.per_page
+        found = self._found(query.q)
+        first = (query.page - 1) * query.per_page
         return JSONResponse(
             {
                 "results": [
-                    result(company, siret, asked.parts)
-                    for company, siret in found[first : first + asked.per_page]
+                    result(company, siret, query.parts)
+                    for company, siret in found[first : first + query.per_page]
                 ],
                 "total_results": len(found),
-                "page": asked.page,
-                "per_page": asked.per_page,
-                "total_pages": -(-len(found) // asked.per_page),
+                "page": query.page,
+                "per_page": query.per_page,
+                "total_pages": -(-len(found) // query.per_page),
             }
         )
 
@@ -257,10 +259,10 @@ class _Provider:
         if is_digits(number, SIRET_DIGITS):
             company = self._state.register.company(number[:SIREN_DIGITS])
             return [(company, number)] if company and company.establishment(number) else []
-        return [(company, None) for company in self._state.register.named(q)]
+        return [(company, None) for company in self._state.register.search_by_name(q)]
 
 
-def read_asked(given: Mapping[str, str]) -> Asked:
+def parse_query(given: Mapping[str, str]) -> SearchQuery:
     q = given.get("q", "").strip()
     if len(q) < LEAST_LETTERS:
         raise RefusedError("3 caractères minimum pour les termes de la requête.")
@@ -268,7 +270,7 @@ def read_asked(given: Mapping[str, str]) -> Asked:
     _whole(given, "limite_matching_etablissements", 10, 100)
     if page * per_page > MOST_RESULTS:
         raise RefusedError(f"La page demandée dépasse les {MOST_RESULTS} premiers résultats.")
-    return Asked(q, page, per_page, _parts(given))
+    return SearchQuery(q, page, per_page, _parts(given))
 
 
 def client_of(request: Request) -> str:
@@ -290,7 +292,7 @@ def _parts(given: Mapping[str, str]) -> frozenset[str]:
 
 
 def _number(q: str) -> str:
-    """Numbers may be written with spaces."""
+    """The query without spaces, as numbers may contain spaces."""
     return "".join(q.split())
 
 

@@ -24,11 +24,11 @@ class Window:
         self._clock = clock
         self._taken: defaultdict[str, deque[float]] = defaultdict(deque[float])
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self._taken.clear()
 
     def take(self, client: str = "") -> float:
-        """0 when the call is admitted, otherwise the seconds until the next call may be."""
+        """Admit a call and return 0, or return the seconds until the next call may be admitted."""
         if not self.limit:
             self._taken.pop(client, None)
             return 0.0
@@ -54,7 +54,7 @@ class Window:
 
 
 class Bans:
-    """A client above the limit is banned for `seconds`. Calls during the ban do not extend it."""
+    """Bans of clients. A ban lasts for `seconds`, and calls during the ban do not extend it."""
 
     def __init__(self, seconds: float, clock: Clock = time.monotonic) -> None:
         self.seconds = seconds
@@ -62,7 +62,7 @@ class Bans:
         self._clock = clock
         self._since: dict[str, float] = {}
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.count = 0
         self._since.clear()
 
@@ -75,8 +75,8 @@ class Bans:
         return since is not None and self._clock() < since + self.seconds
 
 
-def whole(seconds: float) -> int:
-    """Rounded up, for Retry-After."""
+def whole_seconds(seconds: float) -> int:
+    """The seconds rounded up, for the header Retry-After."""
     return max(1, math.ceil(seconds))
 
 
@@ -84,14 +84,14 @@ TOKEN_SECONDS = 3600.0
 WRONG_PASSWORDS = 5
 
 
-class Entry(StrEnum):
+class LoginResult(StrEnum):
     OPEN = "open"
     WRONG = "wrong"
     BLOCKED = "blocked"
 
 
 class Account:
-    """Blocked after too many wrong passwords in a row, until a reset."""
+    """INPI's account. Too many wrong passwords in a row block it until a reset."""
 
     def __init__(self, username: str, password: str, clock: Clock, wall: Clock) -> None:
         self.token_seconds = TOKEN_SECONDS
@@ -99,32 +99,32 @@ class Account:
         self.wrong_passwords = 0
         self._username, self._password = username, password
         self._clock, self._wall = clock, wall
-        self._given_at: dict[str, float] = {}
+        self._issued_at: dict[str, float] = {}
 
     @property
     def is_blocked(self) -> bool:
         return self.wrong_passwords >= WRONG_PASSWORDS
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.logins = self.wrong_passwords = 0
-        self._given_at.clear()
+        self._issued_at.clear()
 
     def expire(self) -> int:
         """Invalidate all tokens, and return their number."""
-        expired = len(self._given_at)
-        self._given_at.clear()
+        expired = len(self._issued_at)
+        self._issued_at.clear()
         return expired
 
-    def enter(self, username: str, password: str) -> Entry:
+    def log_in(self, username: str, password: str) -> LoginResult:
         if self.is_blocked:
-            return Entry.BLOCKED
+            return LoginResult.BLOCKED
         if username != self._username:
-            return Entry.WRONG
+            return LoginResult.WRONG
         if not hmac.compare_digest(password.encode(), self._password.encode()):
             self.wrong_passwords += 1
-            return Entry.WRONG
+            return LoginResult.WRONG
         self.wrong_passwords = 0
-        return Entry.OPEN
+        return LoginResult.OPEN
 
     def new_token(self) -> str:
         self.logins += 1
@@ -133,12 +133,12 @@ class Account:
         token = ".".join(
             (_encoded({"alg": "RS256", "typ": "JWT"}), _encoded(claims), secrets.token_urlsafe(32))
         )
-        self._given_at[token] = self._clock()
+        self._issued_at[token] = self._clock()
         return token
 
     def accepts(self, token: str) -> bool:
-        given_at = self._given_at.get(token)
-        return given_at is not None and self._clock() < given_at + self.token_seconds
+        issued_at = self._issued_at.get(token)
+        return issued_at is not None and self._clock() < issued_at + self.token_seconds
 
 
 def _encoded(part: Mapping[str, object]) -> str:
@@ -182,7 +182,7 @@ class RegistriesState:
         self.account = Account(keys.inpi_username, keys.inpi_password, clock, wall)
         self.young_at_inpi = False
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Forget calls, bans, tokens and wrong passwords; limits stay."""
         for counted in (
             self.search,
@@ -192,5 +192,5 @@ class RegistriesState:
             self.inpi_bans,
             self.entreprise,
         ):
-            counted.forget()
-        self.account.forget()
+            counted.reset()
+        self.account.reset()

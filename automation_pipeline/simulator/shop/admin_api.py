@@ -50,35 +50,35 @@ class RequestExecutor:
     shop: ShopState
     schema: GraphQLSchema
 
-    def answer(self, asked: GraphqlRequest) -> Answer:
-        self.shop.calls[asked.kind] += 1
-        refusal = self._refusal(asked)
+    def answer(self, request: GraphqlRequest) -> Answer:
+        self.shop.calls[request.kind] += 1
+        refusal = self._refusal(request)
         if refusal is not None:
             return {"errors": refusal}
-        requested = self._requested(asked)
+        requested = self._requested(request)
         if not self.shop.bucket.take(requested):
             return self._throttled(requested, self.shop.bucket.level())
-        work = OperationContext(self.shop.shelves)
-        result = self._executed(asked, work)
-        actual = _actual(asked, result, work)
+        work = OperationContext(self.shop.catalogue)
+        result = self._executed(request, work)
+        actual = _actual(request, result, work)
         self.shop.bucket.give_back(requested - actual)
         answer: Answer = {"data": result.data}
         if result.errors:
             answer["errors"] = [_worded(error) for error in result.errors]
         return {**answer, **self._cost(requested, actual, self.shop.bucket.level())}
 
-    def scripted(self, asked: GraphqlRequest) -> Answer:
-        """A refusal by a fault rule: it reports one point too few and charges none."""
-        requested = self._requested(asked)
+    def scripted(self, request: GraphqlRequest) -> Answer:
+        """Refuse a call because of a fault rule. The answer reports one point too few, and no point is charged."""
+        requested = self._requested(request)
         return self._throttled(requested, max(0.0, min(self.shop.bucket.level(), requested - 1)))
 
-    def _refusal(self, asked: GraphqlRequest) -> Sequence[Mapping[str, object]] | None:
+    def _refusal(self, request: GraphqlRequest) -> Sequence[Mapping[str, object]] | None:
         """The errors of a call that is not executed."""
-        if asked.document.errors:
-            return [error.formatted for error in asked.document.errors]
-        if asked.operation is None:
-            return [{"message": "No operation named " + repr(asked.operation_name)}]
-        for name, length in inputs_of(asked):
+        if request.document.errors:
+            return [error.formatted for error in request.document.errors]
+        if request.operation is None:
+            return [{"message": "No operation named " + repr(request.operation_name)}]
+        for name, length in inputs_of(request):
             if length > MOST_INPUTS:
                 message = f"The input array size of {length} is greater than the maximum allowed of {MOST_INPUTS}."
                 return [
@@ -88,32 +88,30 @@ class RequestExecutor:
                         "extensions": {"code": "MAX_INPUT_SIZE_EXCEEDED"},
                     }
                 ]
-        cost = self._requested(asked)
-        if cost > MOST_POINTS and asked.operation.operation is OperationType.QUERY:
+        cost = self._requested(request)
+        if cost > MOST_POINTS and request.operation.operation is OperationType.QUERY:
             message = f"Query cost is {cost}, which exceeds the single query max cost limit ({MOST_POINTS})."
             extensions = {"code": "MAX_COST_EXCEEDED", "cost": cost, "maxCost": MOST_POINTS}
             return [{"message": message, "extensions": extensions}]
         return None
 
-    def _requested(self, asked: GraphqlRequest) -> int:
-        if asked.operation is None:
+    def _requested(self, request: GraphqlRequest) -> int:
+        if request.operation is None:
             return 0
-        return Pricing(self.schema, asked.document.fragments, asked.variables).points(
-            asked.operation
+        return Pricing(self.schema, request.document.fragments, request.variables).points(
+            request.operation
         )
 
-    def _executed(self, asked: GraphqlRequest, work: OperationContext) -> ExecutionResult:
-        assert asked.document.node  # noqa: S101 - it has an operation
+    def _executed(self, request: GraphqlRequest, work: OperationContext) -> ExecutionResult:
+        assert request.document.node  # noqa: S101 - it has an operation
         result = execute(
             self.schema,
-            asked.document.node,
+            request.document.node,
             context_value=work,
-            variable_values=dict(asked.variables),
-            operation_name=asked.operation_name,
+            variable_values=dict(request.variables),
+            operation_name=request.operation_name,
             field_resolver=default,
-            is_awaitable=lambda _: (
-                False
-            ),  # every look at a value costs time, and nothing here waits
+            is_awaitable=lambda _: False,  # checking each value takes time, and no resolver waits
         )
         return cast("ExecutionResult", result)
 
@@ -136,9 +134,9 @@ class RequestExecutor:
         return {"extensions": {"cost": cost}}
 
 
-def _actual(asked: GraphqlRequest, result: ExecutionResult, work: OperationContext) -> int:
-    """0 for variables that do not fit the document: such an answer has no `data`."""
-    if asked.operation and asked.operation.operation is OperationType.MUTATION:
+def _actual(request: GraphqlRequest, result: ExecutionResult, work: OperationContext) -> int:
+    """The points that a call costs. They are 0 if the variables do not fit the document."""
+    if request.operation and request.operation.operation is OperationType.MUTATION:
         return MUTATION_POINTS * len(result.data or ())
     return work.points
 
@@ -149,15 +147,15 @@ def _worded(error: GraphQLError) -> Mapping[str, object]:
 
 
 GRAPHQL = "shop.graphql"
-STRANGER = "[API] Invalid API key or access token (unrecognized login or wrong password)"
-SAID = {
-    401: STRANGER,
+INVALID_TOKEN = "[API] Invalid API key or access token (unrecognized login or wrong password)"  # noqa: S105 - a message
+MESSAGES = {
+    401: INVALID_TOKEN,
     402: "The shop is frozen until its bill is paid.",
     403: "This action requires the merchant's approval for the scope write_products.",
     404: "Not Found",
-    423: "The shop is locked and answers no calls.",
-    429: "Exceeded the calls allowed to this client. Ask again later.",
-    503: "The shop is away for a moment.",
+    423: "The shop is locked.",
+    429: "Exceeded the calls allowed to this client. Try again later.",
+    503: "The shop is temporarily unavailable.",
 }
 _VERSION = re.compile(r"[0-9]{4}-[0-9]{2}|unstable")
 
@@ -172,10 +170,10 @@ def endpoints(token: str, shop: ShopState) -> list[Endpoint]:
             item=_item,
             methods=("POST",),
             refuse=provider.refuse,
-            take_in=provider.take_in,
-            error=lambda status: SAID.get(status, f"Simulated answer {status}."),
+            read_body=provider.read_body,
+            error=lambda status: MESSAGES.get(status, f"Simulated answer {status}."),
             error_key="errors",
-            instead={THROTTLED: provider.throttled},
+            replacements={THROTTLED: provider.throttled},
             headers=lambda: {"x-request-id": str(uuid4())},
         )
     ]
@@ -186,42 +184,42 @@ class _Provider:
         schema = executable_schema()
         self._token = token
         self._documents = Documents(schema)
-        self._till = RequestExecutor(shop, schema)
+        self._executor = RequestExecutor(shop, schema)
 
     def refuse(self, request: Request) -> Response | None:
         if not _VERSION.fullmatch(request.path_params["version"]):
-            return JSONResponse({"errors": SAID[404]}, 404)
+            return JSONResponse({"errors": MESSAGES[404]}, 404)
         given = request.headers.get("x-shopify-access-token", "")
         if not hmac.compare_digest(given.encode("latin-1"), self._token.encode()):
-            return JSONResponse({"errors": STRANGER}, 401)
+            return JSONResponse({"errors": INVALID_TOKEN}, 401)
         return None
 
-    async def take_in(self, request: Request) -> None:
+    async def read_body(self, request: Request) -> None:
         try:
-            request.state.asked = read_request(await request.body(), self._documents)
+            request.state.graphql = read_request(await request.body(), self._documents)
         except UnreadableError as error:
-            request.state.asked = error
+            request.state.graphql = error
 
     async def answer(self, request: Request) -> Response:
-        asked = cast("GraphqlRequest | UnreadableError", request.state.asked)
+        graphql = cast("GraphqlRequest | UnreadableError", request.state.graphql)
         return (
-            _refused(asked)
-            if isinstance(asked, UnreadableError)
-            else _json(self._till.answer(asked))
+            _refused(graphql)
+            if isinstance(graphql, UnreadableError)
+            else _json(self._executor.answer(graphql))
         )
 
     async def throttled(self, request: Request) -> Response:
-        asked = cast("GraphqlRequest | UnreadableError", request.state.asked)
+        graphql = cast("GraphqlRequest | UnreadableError", request.state.graphql)
         return (
-            _refused(asked)
-            if isinstance(asked, UnreadableError)
-            else _json(self._till.scripted(asked))
+            _refused(graphql)
+            if isinstance(graphql, UnreadableError)
+            else _json(self._executor.scripted(graphql))
         )
 
 
 def _item(request: Request) -> str:
-    asked = cast("GraphqlRequest | UnreadableError", request.state.asked)
-    return READ if isinstance(asked, UnreadableError) else asked.item
+    graphql = cast("GraphqlRequest | UnreadableError", request.state.graphql)
+    return READ if isinstance(graphql, UnreadableError) else graphql.item
 
 
 def _refused(error: UnreadableError) -> Response:

@@ -101,7 +101,7 @@ def gid(kind: str, number: int) -> str:
 
 
 def parts_of(text: str) -> tuple[str, int]:
-    """The kind and the number."""
+    """The kind and the number of a global id."""
     found = _GID.fullmatch(text)
     if found is None:
         raise NoGidError(f"Invalid global id '{text[:100]}'")
@@ -109,16 +109,16 @@ def parts_of(text: str) -> tuple[str, int]:
 
 
 def number_of(text: str, kind: str) -> int | None:
-    """None for an id of another kind."""
-    is_of, number = parts_of(text)
-    return number if is_of == kind else None
+    """The number of a global id, or None for an id of another kind."""
+    actual_kind, number = parts_of(text)
+    return number if actual_kind == kind else None
 
 
 def cursor(number: int) -> str:
     return base64.urlsafe_b64encode(f"after:{number}".encode()).decode()
 
 
-def number_behind(cursor: str) -> int | None:
+def number_of_cursor(cursor: str) -> int | None:
     try:
         word, _, number = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
     except (ValueError, binascii.Error):
@@ -135,7 +135,12 @@ IDS_PER_PRODUCT = 10_000
 MOST_PRODUCTS, MOST_VARIANTS_PER_PRODUCT, MOST_VARIANTS = 50_000, 2_048, 200_000
 LOWEST_CENTS, HIGHEST_CENTS = 199, 29_999
 ENDINGS = (99, 99, 99, 90, 95, 50, 0, 49)
-ODD_PRICES = (0, 1, 1703, 9999_99)  # in cents; every ODD_EVERY-th variant has one of them
+ODD_PRICES = (
+    0,
+    1,
+    1703,
+    9999_99,
+)  # in cents, for every variant whose number is a multiple of ODD_EVERY
 ODD_EVERY = 41
 DRAFT_EVERY, ARCHIVED_EVERY = 12, 15
 
@@ -197,7 +202,7 @@ def _variants(rng: Random, place: int, sizes: Sizes) -> Iterator[Variant]:
         own = cents if rng.random() < 0.7 else _cents(rng)
         if running % ODD_EVERY == 0:
             own = ODD_PRICES[running // ODD_EVERY % len(ODD_PRICES)]
-        strikes, costs = rng.random() < 0.25, rng.random() < 0.85
+        has_compare_at, has_cost = rng.random() < 0.25, rng.random() < 0.85
         compared, cost = round(own * rng.uniform(1.1, 1.6)), round(own * rng.uniform(0.3, 0.75))
         yield Variant(
             id=product.id * IDS_PER_PRODUCT + number,
@@ -206,8 +211,8 @@ def _variants(rng: Random, place: int, sizes: Sizes) -> Iterator[Variant]:
             barcode=f"376{running:010d}",
             title=f"{SIZES[number % len(SIZES)]} / {COLOURS[(place + number) % len(COLOURS)]}",
             price=_money(own, sizes.currency),
-            compare_at=_money(compared, sizes.currency) if strikes else None,
-            unit_cost=_money(cost, sizes.currency) if costs else None,
+            compare_at=_money(compared, sizes.currency) if has_compare_at else None,
+            unit_cost=_money(cost, sizes.currency) if has_cost else None,
             inventory=rng.choice((0, rng.randrange(1, 12), rng.randrange(12, 240))),
         )
 
@@ -237,7 +242,7 @@ def _money(cents: int, currency: str) -> Decimal:
 
 @dataclass(frozen=True)
 class PastPrice:
-    """A price that a variant had. `by` is who set it: "catalogue", "api" or "hand"."""
+    """A price that a variant had. `by` says who set it: "catalogue", "api" or "hand"."""
 
     price: Decimal
     compare_at: Decimal | None
@@ -245,7 +250,7 @@ class PastPrice:
 
 
 class Catalogue:
-    """`written` counts, by variant, what the API wrote."""
+    """Products, variants and the history of their prices. `written` counts the API's writes by variant."""
 
     def __init__(self, seed: int, sizes: Sizes) -> None:
         self.sizes = sizes
@@ -280,14 +285,14 @@ class Catalogue:
         return self.variants[variant_id]
 
     def remove(self, variant_id: int) -> None:
-        """Its product stays, even with no variant left, and so does its history."""
+        """Remove a variant. Its history and its product stay, even if the product has no other variant."""
         self._history[variant_id] = list(self.history(variant_id))
         variant = self.variants.pop(variant_id)
         self._ids.remove(variant_id)
         self._by_product[variant.product.id].remove(variant_id)
 
     def history(self, variant_id: int) -> Sequence[PastPrice]:
-        """All its prices, oldest first; empty for an unknown variant."""
+        """All prices of a variant, oldest first; empty for an unknown variant."""
         if variant_id in self._history:
             return self._history[variant_id]
         variant = self.variants.get(variant_id)
@@ -295,6 +300,6 @@ class Catalogue:
 
 
 def page(ids: Sequence[int], after: int, first: int) -> tuple[Sequence[int], bool]:
-    """The ids behind `after`, and whether there are more."""
+    """The ids that follow `after`, and whether there are more."""
     start = bisect_right(ids, after)
     return ids[start : start + first], start + first < len(ids)

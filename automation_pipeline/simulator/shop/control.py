@@ -41,12 +41,12 @@ class ShopControl:
         ]
 
     async def show(self, request: Request) -> Response:
-        asked = request.query_params.get("variant")
-        return JSONResponse(self._totals() if asked is None else self._variant(_number(asked)))
+        variant = request.query_params.get("variant")
+        return JSONResponse(self._totals() if variant is None else self._variant(_number(variant)))
 
     async def set_up(self, request: Request) -> Response:
-        """What is not named stays; all is good or nothing is taken. Another size or currency begins
-        anew, and a maximum that is named begins with a full bucket."""
+        """Change the named settings. If one is invalid, none changes. A different size or currency creates a new
+        catalogue, and a maximum fills the bucket."""
         given = _object(await request.body(), SETTINGS)
         sizes, bucket = self._shop.sizes, self._shop.bucket
         sizes = replace(
@@ -66,25 +66,25 @@ class ShopControl:
         return JSONResponse(self._settings())
 
     async def edit(self, request: Request) -> Response:
-        """The compare-at price stays where it is not named; null clears it."""
+        """Change the price of a variant. The compare-at price changes only if it is named; null clears it."""
         given = _object(await request.body(), ("id", "price", "compareAtPrice"))
-        shelves = self._shop.shelves
-        variant_id = self._there(_number(given.get("id")))
-        compare_at = shelves.variants[variant_id].compare_at
+        catalogue = self._shop.catalogue
+        variant_id = self._existing(_number(given.get("id")))
+        compare_at = catalogue.variants[variant_id].compare_at
         if "compareAtPrice" in given:
             compare_at = (
                 None if given["compareAtPrice"] is None else self._amount(given, "compareAtPrice")
             )
-        shelves.price(variant_id, self._amount(given, "price"), compare_at, "hand")
+        catalogue.price(variant_id, self._amount(given, "price"), compare_at, "hand")
         return JSONResponse(self._variant(variant_id))
 
     async def remove(self, request: Request) -> Response:
-        variant_id = self._there(_number(request.path_params["id"]))
-        self._shop.shelves.remove(variant_id)
+        variant_id = self._existing(_number(request.path_params["id"]))
+        self._shop.catalogue.remove(variant_id)
         return JSONResponse({"removed": str(variant_id)})
 
-    def _there(self, variant_id: int) -> int:
-        if variant_id not in self._shop.shelves.variants:
+    def _existing(self, variant_id: int) -> int:
+        if variant_id not in self._shop.catalogue.variants:
             raise BadRequestError(f"The shop has no variant {variant_id}.")
         return variant_id
 
@@ -117,19 +117,19 @@ class ShopControl:
             "throttled": bucket.throttled,
             "calls": {kind: self._shop.calls[kind] for kind in KINDS},
             "writes": {
-                str(variant_id): count for variant_id, count in self._shop.shelves.written.items()
+                str(variant_id): count for variant_id, count in self._shop.catalogue.written.items()
             },
         }
 
     def _variant(self, variant_id: int) -> dict[str, object]:
-        shelves = self._shop.shelves
-        history = shelves.history(variant_id)
+        catalogue = self._shop.catalogue
+        history = catalogue.history(variant_id)
         if not history:
             raise BadRequestError(f"The shop never had a variant {variant_id}.")
         return {
             "id": str(variant_id),
-            "is_there": variant_id in shelves.variants,
-            "writes": shelves.written[variant_id],
+            "is_there": variant_id in catalogue.variants,
+            "writes": catalogue.written[variant_id],
             "history": [
                 {
                     "price": amount_text(then.price),

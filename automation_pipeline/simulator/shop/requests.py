@@ -38,8 +38,8 @@ MOST_TOKENS = 20_000
 
 @dataclass(frozen=True)
 class Document:
-    """`longest_list` is the longest list in the text. A document with errors has no other
-    fields."""
+    """A parsed document. `longest_list` is the length of the longest list in its text. A document with errors has no
+    other fields."""
 
     node: DocumentNode | None = None
     errors: Sequence[GraphQLError] = ()
@@ -203,10 +203,10 @@ def read_request(body: bytes, documents: Documents) -> GraphqlRequest:
     return GraphqlRequest(document, operation, name, known, kind, kind)
 
 
-def inputs_of(asked: GraphqlRequest) -> Iterator[tuple[str, int]]:
-    """The lists in a call, by the names of their variables, with their lengths."""
-    yield "", asked.document.longest_list
-    for name, value in asked.variables.items():
+def inputs_of(request: GraphqlRequest) -> Iterator[tuple[str, int]]:
+    """The lengths of the lists in a request, with the names of their variables."""
+    yield "", request.document.longest_list
+    for name, value in request.variables.items():
         if isinstance(value, list):
             yield name, len(cast("list[object]", value))
 

@@ -28,8 +28,8 @@ from automation_pipeline.simulator.shop.catalogue import (
     fits,
     gid,
     in_places,
-    number_behind,
     number_of,
+    number_of_cursor,
     page,
     parts_of,
     places_of,
@@ -147,16 +147,16 @@ Fields = dict[str, object]
 SHOP_NAME = "Maison du Simulateur"
 
 
-class Costing(Fields):
-    """An object inside another one, which costs a point."""
+class CostedFields(Fields):
+    """The fields of a nested object, which costs a point."""
 
 
 def shop_fields(currency: str) -> Fields:
     return {"__typename": "Shop", "id": gid("Shop", 1), "name": SHOP_NAME, "currencyCode": currency}
 
 
-def product_fields(product: Product) -> Costing:
-    return Costing(
+def product_fields(product: Product) -> CostedFields:
+    return CostedFields(
         {
             "__typename": PRODUCT,
             "id": gid(PRODUCT, product.id),
@@ -186,14 +186,14 @@ def variant_fields(variant: Variant, currency: str) -> Fields:
         "price": amount_text(variant.price),
         "compareAtPrice": amount_text(variant.compare_at),
         "inventoryQuantity": variant.inventory,
-        "inventoryItem": Costing(
+        "inventoryItem": CostedFields(
             {"id": gid("InventoryItem", variant.id), "sku": variant.sku, "unitCost": cost}
         ),
         "product": product_fields(variant.product),
     }
 
 
-Given = Mapping[str, object]  # of one variant: what the caller named, and nothing else
+Given = Mapping[str, object]  # the fields of one variant that the caller sent
 
 
 @dataclass(frozen=True)
@@ -213,18 +213,18 @@ class UpdateResult:
 
 
 def write(
-    shelves: Catalogue, product_gid: str, given: Sequence[Given], *, allow_partial: bool
+    catalogue: Catalogue, product_gid: str, given: Sequence[Given], *, allow_partial: bool
 ) -> UpdateResult:
     """Raises NoGidError for an invalid id."""
-    product = shelves.products.get(number_of(product_gid, PRODUCT) or 0)
+    product = catalogue.products.get(number_of(product_gid, PRODUCT) or 0)
     if product is None:
         missing = UserError("PRODUCT_DOES_NOT_EXIST", ("productId",), "Product does not exist")
         return UpdateResult(None, None, (missing,))
-    places = places_of(shelves.sizes.currency)
+    places = places_of(catalogue.sizes.currency)
     good: dict[int, Given] = {}
     errors: list[UserError] = []
     for index, one in enumerate(given):
-        found = _variant_of(shelves, product, one)
+        found = _variant_of(catalogue, product, one)
         if isinstance(found, int) and found in good:
             found = ("INVALID_INPUT", "id", "Product variant is named twice")
         fault = found if not isinstance(found, int) else _price_fault(one, places)
@@ -237,7 +237,7 @@ def write(
         return UpdateResult(product, None, errors)
     return UpdateResult(
         product,
-        [_set(shelves, variant_id, one, places) for variant_id, one in good.items()],
+        [_set(catalogue, variant_id, one, places) for variant_id, one in good.items()],
         errors,
     )
 
@@ -245,11 +245,11 @@ def write(
 Fault = tuple[str, str, str]  # code, field, message
 
 
-def _variant_of(shelves: Catalogue, product: Product, given: Given) -> int | Fault:
+def _variant_of(catalogue: Catalogue, product: Product, given: Given) -> int | Fault:
     named = given.get("id")
     if not isinstance(named, str):
         return "PRODUCT_VARIANT_ID_MISSING", "id", "Product variant is missing ID attribute"
-    variant = shelves.variants.get(number_of(named, VARIANT) or 0)
+    variant = catalogue.variants.get(number_of(named, VARIANT) or 0)
     if variant is None:
         return "PRODUCT_VARIANT_DOES_NOT_EXIST", "id", "Product variant does not exist"
     if variant.product is not product:
@@ -279,15 +279,15 @@ def _price_fault(given: Given, places: int) -> Fault | None:
     return None
 
 
-def _set(shelves: Catalogue, variant_id: int, given: Given, places: int) -> Variant:
-    """What is not named stays; a compare-at price of null is cleared."""
-    before = shelves.variants[variant_id]
+def _set(catalogue: Catalogue, variant_id: int, given: Given, places: int) -> Variant:
+    """Change the prices that the caller sent. A compare-at price of null is cleared."""
+    before = catalogue.variants[variant_id]
     price, compared = given.get("price"), given.get("compareAtPrice")
     is_price = isinstance(price, Decimal)
     if not is_price and "compareAtPrice" not in given:
         return before
     compare_at = in_places(compared, places) if isinstance(compared, Decimal) else None
-    return shelves.price(
+    return catalogue.price(
         variant_id,
         in_places(price, places) if is_price else before.price,
         compare_at if "compareAtPrice" in given else before.compare_at,
@@ -303,7 +303,7 @@ Info = GraphQLResolveInfo
 class OperationContext:
     """The context of one operation: the catalogue, and the points so far."""
 
-    shelves: Catalogue
+    catalogue: Catalogue
     points: int = 0
 
 
@@ -328,7 +328,7 @@ def executable_schema() -> GraphQLSchema:
 
 def default(source: Fields, info: Info) -> object:
     value = source[info.field_name]
-    if isinstance(value, Costing):
+    if isinstance(value, CostedFields):
         _work(info).points += 1
     return value
 
@@ -345,7 +345,7 @@ def _work(info: Info) -> OperationContext:
 
 def _shop(_root: object, info: Info) -> Fields:
     _work(info).points += 1
-    return shop_fields(_work(info).shelves.sizes.currency)
+    return shop_fields(_work(info).catalogue.sizes.currency)
 
 
 def _node(_root: object, info: Info, id: str) -> Fields | None:  # noqa: A002 - named by the schema
@@ -354,15 +354,15 @@ def _node(_root: object, info: Info, id: str) -> Fields | None:  # noqa: A002 - 
         kind, number = parts_of(id)
     except NoGidError as error:
         raise GraphQLError(str(error)) from error
-    fields = _found(work.shelves, kind, number)
+    fields = _found(work.catalogue, kind, number)
     work.points += fields is not None
     return fields
 
 
-def _found(shelves: Catalogue, kind: str, number: int) -> Fields | None:
-    if kind == VARIANT and (variant := shelves.variants.get(number)):
-        return variant_fields(variant, shelves.sizes.currency)
-    if kind == PRODUCT and (product := shelves.products.get(number)):
+def _found(catalogue: Catalogue, kind: str, number: int) -> Fields | None:
+    if kind == VARIANT and (variant := catalogue.variants.get(number)):
+        return variant_fields(variant, catalogue.sizes.currency)
+    if kind == PRODUCT and (product := catalogue.products.get(number)):
         return product_fields(product)
     return None
 
@@ -384,21 +384,21 @@ def _nodes(_root: object, info: Info, ids: list[str]) -> list[Fields | None]:
 def _variants(
     _root: object, info: Info, first: int | None = None, after: str | None = None
 ) -> Fields:
-    shelves = _work(info).shelves
-    return _connection(info, VARIANT, shelves.ids(), first, after)
+    catalogue = _work(info).catalogue
+    return _connection(info, VARIANT, catalogue.ids(), first, after)
 
 
 def _products(
     _root: object, info: Info, first: int | None = None, after: str | None = None
 ) -> Fields:
-    return _connection(info, PRODUCT, list(_work(info).shelves.products), first, after)
+    return _connection(info, PRODUCT, list(_work(info).catalogue.products), first, after)
 
 
 def _variants_of_product(
     product: Fields, info: Info, first: int | None = None, after: str | None = None
 ) -> Fields:
     of = number_of(cast("str", product["id"]), PRODUCT) or 0
-    return _connection(info, VARIANT, _work(info).shelves.ids_of(of), first, after)
+    return _connection(info, VARIANT, _work(info).catalogue.ids_of(of), first, after)
 
 
 def _connection(
@@ -408,23 +408,23 @@ def _connection(
         raise GraphQLError("you must provide one of first or last")
     if not 0 <= first <= MOST_ON_A_PAGE:
         raise GraphQLError(f"first must be from 0 to {MOST_ON_A_PAGE}, not {first}")
-    behind = number_behind(after) if after is not None else 0
-    if behind is None:
+    last_id = number_of_cursor(after) if after is not None else 0
+    if last_id is None:
         raise GraphQLError("Invalid cursor for current pagination sort.")
-    shown, has_more = page(ids, behind, first)
+    shown, has_more = page(ids, last_id, first)
     work = _work(info)
     work.points += CONNECTION_POINTS
-    objects = [_found(work.shelves, kind, number) for number in shown]
+    objects = [_found(work.catalogue, kind, number) for number in shown]
     cursors = [cursor(number) for number in shown]
     return {
         "nodes": objects,
         "edges": [
-            {"cursor": at, "node": Costing(one or {})}
+            {"cursor": at, "node": CostedFields(one or {})}
             for at, one in zip(cursors, objects, strict=True)
         ],
         "pageInfo": {
             "hasNextPage": has_more,
-            "hasPreviousPage": bool(ids) and ids[0] <= behind,
+            "hasPreviousPage": bool(ids) and ids[0] <= last_id,
             "startCursor": cursors[0] if cursors else None,
             "endCursor": cursors[-1] if cursors else None,
         },
@@ -444,12 +444,12 @@ def _bulk_update(
     variants: list[Given],
     allowPartialUpdates: bool | None = False,  # noqa: N803 - named by the schema
 ) -> Fields:
-    shelves = _work(info).shelves
+    catalogue = _work(info).catalogue
     try:
-        written = write(shelves, productId, variants, allow_partial=bool(allowPartialUpdates))
+        written = write(catalogue, productId, variants, allow_partial=bool(allowPartialUpdates))
     except NoGidError as error:
         raise GraphQLError(str(error)) from error
-    shown = [variant_fields(one, shelves.sizes.currency) for one in written.variants or ()]
+    shown = [variant_fields(one, catalogue.sizes.currency) for one in written.variants or ()]
     return {
         "product": None if written.product is None else product_fields(written.product),
         "productVariants": None if written.variants is None else shown,

@@ -10,8 +10,8 @@ MAXIMUM, RESTORE_RATE = 2000.0, 100.0
 
 
 class Bucket:
-    """`lowest` is the lowest level so far, `spent` the points charged and not returned, `throttled`
-    how many calls it refused."""
+    """A leaky bucket of points. `lowest` is the lowest level so far, `spent` the points that were charged and not
+    returned, and `throttled` the number of refused calls."""
 
     def __init__(
         self,
@@ -21,9 +21,9 @@ class Bucket:
     ) -> None:
         self.maximum, self.restore_rate = maximum, restore_rate
         self._clock = clock
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Fill the bucket and reset its counters; maximum and rate stay."""
         self._level = self.lowest = self.maximum
         self._settled_at = self._clock()
@@ -45,7 +45,7 @@ class Bucket:
         return self._level
 
     def take(self, points: float) -> bool:
-        """False if there are too few points; then none is charged."""
+        """Charge the points. Return False, and charge none, if there are too few."""
         if self.level() < points:
             self.throttled += 1
             return False
@@ -65,20 +65,20 @@ class ShopState:
     def __init__(self, seed: int, sizes: Sizes, bucket: Bucket | None = None) -> None:
         self._seed = seed
         self.bucket = bucket or Bucket()
-        self.shelves = Catalogue(seed, sizes)
+        self.catalogue = Catalogue(seed, sizes)
         self.calls: Counter[str] = Counter()
 
     @property
     def sizes(self) -> Sizes:
-        return self.shelves.sizes
+        return self.catalogue.sizes
 
     def resize(self, sizes: Sizes) -> None:
         """A different size creates a new catalogue; the same size keeps its prices."""
         if sizes != self.sizes:
-            self.shelves = Catalogue(self._seed, sizes)
+            self.catalogue = Catalogue(self._seed, sizes)
 
-    def forget(self) -> None:
-        """Forget writes, edits, counts and spent points; sizes, maximum and rate stay."""
-        self.shelves = Catalogue(self._seed, self.sizes)
-        self.bucket.forget()
+    def reset(self) -> None:
+        """Reset prices, counts and spent points. Sizes, maximum and rate stay."""
+        self.catalogue = Catalogue(self._seed, self.sizes)
+        self.bucket.reset()
         self.calls.clear()

@@ -1,4 +1,4 @@
-"""The words of a call, drawn from the fiche and the recording."""
+"""The words of a call, which are drawn from the fiche and the recording."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -196,7 +196,7 @@ def _word(token: str, speaker: str, at: float, rng: Random) -> Word:
 
 
 PAUSE_SECONDS, MAX_EXTRA_PAUSE_SECONDS = 0.5, 3.0
-SECONDS_WITHOUT_QUESTIONS, SECONDS_A_QUESTION = 300, 40
+SECONDS_WITHOUT_QUESTIONS, SECONDS_PER_QUESTION = 300, 40
 SHORTEST_VOICEMAIL_SECONDS = 12
 
 # The probability of each phase, in the order of a sale.
@@ -226,9 +226,8 @@ SCRIPTS: dict[CallKind, tuple[Phase, ...]] = {
 def conversation(fiche: Fiche, recording: Recording) -> Transcript:
     """The transcript of a call, determined by the fiche (whose `cle` contains the seed) and the recording.
 
-    The longest answered recording of a fiche is where the sale is made. What its agent forgets is the
-    fiche's own habit, so a phase is missing from the whole fiche or from none of it; the other
-    recordings are follow-ups and mishaps."""
+    The sale is in the longest answered recording of a fiche. A phase that the agent omits there is missing from
+    the whole fiche, because the other recordings are follow-ups, voicemails and silence."""
     rng = Random(f"{fiche.cle}/{recording.call_id}/speech")
     kind = _kind(fiche, recording, rng)
     script = sale_script(fiche) if kind is CallKind.SALES else SCRIPTS[kind]
@@ -236,8 +235,8 @@ def conversation(fiche: Fiche, recording: Recording) -> Transcript:
 
 
 def generic_conversation(digest: str) -> Transcript:
-    """For audio that is no call of this world: a sale between invented people, always the same for
-    the same digest."""
+    """The transcript of audio that is no call of this world: a sale between invented people, determined by the
+    digest."""
     rng = Random(f"{digest}/speech")
     return _fitting_phases(
         CallKind.SALES, _habits(rng), invented_facts(rng), rng.randrange(240, 600), rng
@@ -279,7 +278,7 @@ def _fitting_phases(
     kind: CallKind, script: Sequence[Phase], facts: Facts, seconds: float, rng: Random
 ) -> Transcript:
     """The phases that fit into the call, spread over it."""
-    questions = int((seconds - SECONDS_WITHOUT_QUESTIONS) // SECONDS_A_QUESTION)
+    questions = int((seconds - SECONDS_WITHOUT_QUESTIONS) // SECONDS_PER_QUESTION)
     phases = [
         (phase, turns) for phase in script if (turns := list(_turns(phase, facts, questions, rng)))
     ]
@@ -289,8 +288,8 @@ def _fitting_phases(
         words = with_times(turns, Random(timing_seed), pause=PAUSE_SECONDS)
         spare = seconds - words[-1].end
         if spare >= 0:
-            # A pause is at most half as long again as its average: two thirds of the spare time
-            # always fit.
+            # A pause is at most one and a half times as long as the average, so two thirds of the spare
+            # time always fit.
             extra = min(MAX_EXTRA_PAUSE_SECONDS, spare * 0.66 / len(turns))
             words = with_times(turns, Random(timing_seed), pause=PAUSE_SECONDS + extra)
             return Transcript(kind=kind, phases=tuple(phase for phase, _ in phases), words=words)

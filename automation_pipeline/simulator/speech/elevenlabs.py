@@ -90,7 +90,7 @@ def endpoints(world: World, api_key: str, cap: Cap) -> list[Endpoint]:
             item=provider.item,
             methods=("POST",),
             refuse=provider.refuse,
-            take_in=_take_in,
+            read_body=_read_body,
             error=_simulated_error,
         )
     ]
@@ -151,7 +151,7 @@ class _Provider:
         return conversation(fiche, recording) if fiche and recording else generic_conversation(item)
 
 
-async def _take_in(request: Request) -> None:
+async def _read_body(request: Request) -> None:
     try:
         request.state.form = await read_form(
             request.headers.get("content-type", ""), request.stream()

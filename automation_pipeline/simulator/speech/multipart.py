@@ -1,5 +1,5 @@
-"""multipart/form-data read as it arrives (starlette's reader needs another package). Of
-each part only the head is kept, the rest is counted and hashed, so a part's size does not matter.
+"""A reader of multipart/form-data that parses the body while it arrives (starlette's reader needs another package).
+It keeps only the head of each part, and counts and hashes the rest, so that parts may be large.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _PARAMETER = re.compile(r';\s*([\w*]+)=(?:"((?:\\.|[^"\\])*)"|([^\s;]*))')
 
 
 class MalformedBodyError(Exception):
-    """The body is not a valid multipart form; the message is one sentence."""
+    """The body is not a valid multipart form. The message is one sentence."""
 
 
 class _Digest(Protocol):
@@ -53,8 +53,8 @@ class Part:
 
 
 async def read_form(content_type: str, chunks: AsyncIterable[bytes]) -> dict[str, Part]:
-    """The parts by name, the last of each. The whole body is taken in even when it is malformed, so
-    that the caller hears the answer. Raises MalformedBodyError."""
+    """Return the parts by name; of parts with the same name, the last one. The whole body is read even if it is
+    malformed, so that the caller receives the answer. Raises MalformedBodyError."""
     error: MalformedBodyError | None = None
     reader: _Reader | None = None
     try:
@@ -70,7 +70,7 @@ async def read_form(content_type: str, chunks: AsyncIterable[bytes]) -> dict[str
             error = wrong
     if error:
         raise error
-    assert reader  # noqa: S101 - without one there is an error
+    assert reader  # noqa: S101 - otherwise there is an error
     return reader.finished()
 
 
@@ -85,8 +85,7 @@ def _boundary(content_type: str) -> bytes:
 
 
 class _Reader:
-    """Fed chunk by chunk. A step returns whether it got further; when none does, more bytes are
-    needed."""
+    """A parser that is fed chunk by chunk. A step returns whether it made progress; if not, it needs more bytes."""
 
     def __init__(self, boundary: bytes) -> None:
         self._delimiter = b"\r\n--" + boundary
@@ -134,7 +133,7 @@ class _Reader:
         if len(self._waiting) < 2:
             return False
         if not self._waiting.startswith(b"\r\n"):
-            raise MalformedBodyError("A boundary is followed by something else than a line break.")
+            raise MalformedBodyError("A boundary is not followed by a line break.")
         self._waiting, self._step = self._waiting[2:], self._headers
         return True
 
@@ -166,4 +165,4 @@ def _part(headers: str) -> Part:
             }
             if value.strip().lower().startswith("form-data") and given.get("name"):
                 return Part(given["name"], is_file="filename" in given or "filename*" in given)
-    raise MalformedBodyError("A part does not say its name.")
+    raise MalformedBodyError("A part has no name.")

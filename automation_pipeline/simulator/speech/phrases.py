@@ -1,11 +1,10 @@
-"""The sentences of each phase, in the simulator's own wording. A line that opens with `>` is the client's, any
-other the agent's; lines of one speaker in a row are one turn."""
+"""The sentences of each phase. The client says the lines that begin with `>`, and the agent says the others.
+Consecutive lines of one speaker are one turn."""
 
 from automation_pipeline.simulator.speech.transcript import Phase
 
-# One of the versions is said. Keywords that audits look for (rétractation, enregistré, IBAN,
-# signature, ORIAS, cotisation ...) stay within their phase, so that a phase left out is really
-# missing.
+# A call contains one version of a phase. The keywords of audits (rétractation, enregistré, IBAN, signature, ORIAS,
+# cotisation ...) occur in one phase only, so that audits find a phase that is missing.
 PHRASES: dict[Phase, tuple[tuple[str, ...], ...]] = {
     Phase.PRESENTATION: (
         (

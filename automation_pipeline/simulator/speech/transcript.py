@@ -8,7 +8,7 @@ AGENT, CLIENT = "speaker_0", "speaker_1"
 
 class CallKind(StrEnum):
     SALES = "sales"
-    FOLLOW_UP = "follow_up"  # papers, the card, a question: nothing is sold
+    FOLLOW_UP = "follow_up"  # about papers, the card or a question, without a sale
     SHORT = "short"  # the client has no time
     VOICEMAIL = "voicemail"
     SILENT = "silent"  # an empty transcript without words
@@ -24,7 +24,7 @@ class Phase(StrEnum):
     PRODUCT = "product"
     QUESTIONS = "questions"
     PRICE = "price"
-    PRESSURE = "pressure"  # what an agent should not say
+    PRESSURE = "pressure"  # sentences that an agent must not say
     WITHDRAWAL_RIGHT = "withdrawal_right"
     CONSENT = "consent"  # with the electronic signature
     PAYMENT = "payment"  # with the IBAN
@@ -37,7 +37,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Words of one speaker without a break; tokens in brackets are audio events."""
+    """The words of one speaker until the other one speaks. Tokens in brackets are audio events."""
 
     speaker: str
     text: str
@@ -57,7 +57,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """`phases` are the complete ones; a call that ends early lacks the later ones."""
+    """`phases` are the complete phases of the call. A call that ends early lacks the later ones."""
 
     kind: CallKind
     phases: tuple[Phase, ...]

@@ -17,13 +17,13 @@ class Kind(StrEnum):
     MANY_RECORDINGS = "many_recordings"  # twelve or more
     NO_GROUPE = "no_groupe"
     NO_RECORDINGS = "no_recordings"
-    NO_CLE = "no_cle"  # null in the sales list; the details, which refresh it, have one
+    NO_CLE = "no_cle"  # null in the sales list, but present in the details
     NO_URL = "no_url"  # the first recording's URL is null
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A seller; the same for every seed."""
+    """A sales agent, who is the same for every seed."""
 
     id: str
     nom: str
@@ -93,7 +93,7 @@ CIVILITES = {1: "Monsieur", 2: "Madame"}
 
 
 def agents() -> tuple[tuple[Agent, ...], ...]:
-    """The sellers of each groupe, in the order of GROUPES."""
+    """The agents of each groupe, in the order of GROUPES."""
     return tuple(
         tuple(_agent(team, seat, groupe) for seat in range(AGENTS_PER_GROUPE))
         for team, groupe in enumerate(GROUPES)
@@ -182,7 +182,7 @@ IDS_PER_DAY = 100_000
 AGENTS = agents()
 
 WEEKDAY_SHARES = (1.0, 1.0, 0.95, 1.0, 0.9, 0.6, 0.25)  # Monday first
-# A day of ten fiches or more has these, and all but the first two again in every further sixty.
+# A day with ten or more fiches has these special kinds. All but the first two occur again in each further sixty fiches.
 SPECIAL_KINDS = (
     Kind.MISSING, Kind.MANY_RECORDINGS, Kind.NO_GROUPE, Kind.NO_GROUPE, Kind.NO_RECORDINGS, Kind.NO_RECORDINGS,
     Kind.NO_CLE, Kind.NO_CLE, Kind.NO_URL, Kind.NO_URL,
@@ -192,9 +192,9 @@ SPECIAL_EVERY = 60
 
 @dataclass(frozen=True)
 class World:
-    """With `vary`, Saturdays and Sundays are quieter and each day is up to 15 % off; without, a day
-    has exactly `fiches_per_day`. Days of fewer than ten fiches have ordinary ones only. Nothing
-    exists outside 2000..2099."""
+    """The simulated fiches of all days from 2000 to 2099. With `vary`, there are fewer sales on Saturdays and Sundays,
+    and the number of each day varies by up to 15 %. Without it, each day has exactly `fiches_per_day`. Days
+    with fewer than ten fiches have ordinary ones only."""
 
     seed: int = 7
     fiches_per_day: int = 24
@@ -219,7 +219,7 @@ class World:
         return tuple(self._draw(day, index, count) for index in range(count))
 
     def fiche(self, fiche_id: str) -> Fiche | None:
-        """The fiche of this id, also one that the details do not have."""
+        """The fiche with this id, including fiches that the CRM has no details of."""
         if not (
             fiche_id.isascii() and fiche_id.isdecimal() and len(fiche_id) <= 10
         ) or fiche_id.startswith("0"):
@@ -268,13 +268,12 @@ class World:
         )
 
     def _kind(self, day: date, index: int, count: int) -> Kind:
-        """Assign each position of the day a slot, which decides the kind, in an order that depends
-        on the day."""
+        """The kind of a fiche. Each fiche of the day has its own slot, which depends on the day and determines the
+        kind."""
         if count < len(SPECIAL_KINDS):
             return Kind.ORDINARY
-        stride = next(
-            prime for prime in (101, 103, 107) if count % prime
-        )  # no common factor: each slot once
+        # A stride without a common factor gives each fiche its own slot.
+        stride = next(prime for prime in (101, 103, 107) if count % prime)
         slot = (index * stride + day.toordinal() * 31 + self.seed) % count
         if slot < len(SPECIAL_KINDS):
             return SPECIAL_KINDS[slot]

@@ -14,7 +14,7 @@ from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import fiche
-from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
+from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, FetchJobHarness
 
 PATH = "/api/fiches/status/by-date-range"
 RANGE = {"startDate": "2026-02-02", "endDate": "2026-02-08"}
@@ -22,8 +22,8 @@ READS, ALL = {"fiches.read": "GROUP"}, {"fiches.read": "ALL"}
 
 
 @pytest.fixture
-def ranges(services: Services, clock: FakeClock) -> Ranges:
-    made = Ranges(services.database, clock)
+def ranges(services: Services, clock: FakeClock) -> FetchJobHarness:
+    made = FetchJobHarness(services.database, clock)
     made.sell(*DAYS)
     return made
 
@@ -35,7 +35,7 @@ def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:
 
 
 def test_cached_days_are_returned_and_a_job_fetches_the_rest(
-    client: TestClient, ranges: Ranges
+    client: TestClient, ranges: FetchJobHarness
 ) -> None:
     ranges.prefetch(*DAYS[:2])
     document = get(client, PATH, **RANGE)
@@ -64,7 +64,7 @@ def test_cached_days_are_returned_and_a_job_fetches_the_rest(
     assert get(client, PATH, **RANGE)["total"] == 14
 
 
-def test_a_fully_cached_range_starts_no_job(client: TestClient, ranges: Ranges) -> None:
+def test_a_fully_cached_range_starts_no_job(client: TestClient, ranges: FetchJobHarness) -> None:
     ranges.prefetch(*DAYS)
     document = get(client, PATH, **RANGE)
     RangeShown.model_validate(document)
@@ -80,7 +80,7 @@ def test_a_fully_cached_range_starts_no_job(client: TestClient, ranges: Ranges) 
     assert ranges.jobs == []
 
 
-def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges: Ranges) -> None:
+def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges: FetchJobHarness) -> None:
     document = get(client, PATH, startDate="2027-01-01", endDate="2027-01-05")
     RangeShown.model_validate(document)
     assert (
@@ -109,13 +109,13 @@ def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges:
     ],
 )
 def test_an_invalid_range_is_refused(
-    client: TestClient, ranges: Ranges, query: dict[str, str], complaint: str
+    client: TestClient, ranges: FetchJobHarness, query: dict[str, str], complaint: str
 ) -> None:
     assert get(client, PATH, 400, **query)["error"] == complaint
     assert ranges.jobs == []
 
 
-def test_a_refresh_needs_the_write_permission(login: Login, ranges: Ranges) -> None:
+def test_a_refresh_needs_the_write_permission(login: Login, ranges: FetchJobHarness) -> None:
     ranges.prefetch(*DAYS)
     assert get(login(READS), PATH, 403, **RANGE, refresh="true")["error"] == "Missing permission"
     document = get(login({**READS, "fiches.write": "GROUP"}), PATH, **RANGE, refresh="true")
@@ -132,7 +132,7 @@ def test_a_refresh_needs_the_write_permission(login: Login, ranges: Ranges) -> N
 
 
 def test_a_job_is_visible_to_its_creator_and_to_callers_with_full_scope(
-    login: Login, client: TestClient, ranges: Ranges
+    login: Login, client: TestClient, ranges: FetchJobHarness
 ) -> None:
     owner, other = login(READS, sub="1"), login(READS, sub="2")
     job_id = get(owner, PATH, **RANGE)["meta"]["backgroundJobId"]
@@ -157,7 +157,7 @@ def test_a_job_is_visible_to_its_creator_and_to_callers_with_full_scope(
 
 
 def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(
-    client: TestClient, ranges: Ranges
+    client: TestClient, ranges: FetchJobHarness
 ) -> None:
     document = get(client, PATH, **RANGE, webhookUrl=HOOK.url, webhookSecret=HOOK.secret)
     job_id = document["meta"]["backgroundJobId"]
@@ -181,7 +181,7 @@ def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(
 
 
 def test_a_poll_returns_the_fiches_in_scope(
-    login: Login, client: TestClient, ranges: Ranges
+    login: Login, client: TestClient, ranges: FetchJobHarness
 ) -> None:
     reader = login(READS, groupes=["NORD"])
     for caller, seen in ((client, 4), (reader, 0)):
@@ -194,14 +194,14 @@ def test_a_poll_returns_the_fiches_in_scope(
         Polled.model_validate(after)
         assert (after["event"], after["data"]["totalFiches"]) == ("complete", seen)
         assert after["data"]["currentFichesCount"] == len(after["data"]["partialData"]) == seen
-        ranges.forget(*DAYS[:2])
+        ranges.delete_lists(*DAYS[:2])
 
 
 @pytest.mark.parametrize(
     "about", [{"groupes": ["NORD"]}, {"crm_user": "42"}], ids=["GROUP", "SELF"]
 )
 def test_totals_exclude_fiches_out_of_scope(
-    login: Login, client: TestClient, ranges: Ranges, about: dict[str, object]
+    login: Login, client: TestClient, ranges: FetchJobHarness, about: dict[str, object]
 ) -> None:
     ranges.prefetch(*DAYS[:2])
     ranges.crm.add(fiche("02020", groupe="NORD"))

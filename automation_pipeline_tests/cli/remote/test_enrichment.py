@@ -1,4 +1,4 @@
-"""Tests of `automation enrich` through the API of a remote machine."""
+"""The command `automation enrich` through the API of a remote machine."""
 
 import pytest
 
@@ -17,10 +17,12 @@ def search(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> FakeRegistry:
 def test_companies_are_enriched_on_the_remote_machine(
     remote: RemoteTerminal, search: FakeRegistry
 ) -> None:
-    document = remote.json("enrich", DANONE, LVMH, UNKNOWN_COMPANY, "--wait", code=1)["companies"]
-    assert [one["status"] for one in document] == ["SUCCESS", "SUCCESS", "FAILED"]
-    here = remote.local.json("enrich", DANONE, LVMH, UNKNOWN_COMPANY, "--wait", code=1)["companies"]
-    assert [one["company"] for one in here] == [one["company"] for one in document]
+    remotely = remote.json("enrich", DANONE, LVMH, UNKNOWN_COMPANY, "--wait", code=1)["companies"]
+    assert [one["status"] for one in remotely] == ["SUCCESS", "SUCCESS", "FAILED"]
+    locally = remote.local.json("enrich", DANONE, LVMH, UNKNOWN_COMPANY, "--wait", code=1)[
+        "companies"
+    ]
+    assert [one["company"] for one in locally] == [one["company"] for one in remotely]
     assert len(search.calls) == 3
 
 

@@ -23,13 +23,13 @@ from automation_pipeline.orchestration.watchdog import LOST_FETCH_JOB
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken, offer_waiting
 from automation_pipeline_tests.fakes.clock import FakeClock
-from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
+from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, FetchJobHarness
 
 
 @pytest.fixture
-def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> Ranges:
+def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> FetchJobHarness:
     """The job uses services of the test; the clock starts at the current time, like Dagster's."""
-    ranges = Ranges(database, FakeClock(datetime.now(UTC)))
+    ranges = FetchJobHarness(database, FakeClock(datetime.now(UTC)))
     services = bootstrap.Services(Settings(), ranges.clock)
     services.__dict__.update(
         database=database, crm=ranges.crm, sales_list_semaphore=ranges.semaphore
@@ -38,7 +38,7 @@ def ranges(database: Database, monkeypatch: pytest.MonkeyPatch) -> Ranges:
     return ranges
 
 
-def launch(ranges: Ranges, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+def launch(ranges: FetchJobHarness, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     """Execute the job of the only waiting request."""
     with ranges.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
@@ -52,7 +52,7 @@ def launch(ranges: Ranges, instance: dg.DagsterInstance) -> dg.ExecuteInProcessR
     )
 
 
-def test_a_range_request_fetches_the_days(ranges: Ranges) -> None:
+def test_a_range_request_fetches_the_days(ranges: FetchJobHarness) -> None:
     ranges.sell(*DAYS)
     job = ranges.job(webhook=HOOK)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -71,7 +71,7 @@ def test_a_range_request_fetches_the_days(ranges: Ranges) -> None:
     assert [each.event for each in ranges.deliveries] == ["progress", "complete"]
 
 
-def test_a_refresh_fetches_final_lists_again(ranges: Ranges) -> None:
+def test_a_refresh_fetches_final_lists_again(ranges: FetchJobHarness) -> None:
     ranges.prefetch(*DAYS)
     job = ranges.job(refresh=True)
     with dg.DagsterInstance.ephemeral() as instance:
@@ -81,7 +81,7 @@ def test_a_refresh_fetches_final_lists_again(ranges: Ranges) -> None:
 
 
 def test_an_error_in_the_run_fails_the_fetch_job(
-    ranges: Ranges, monkeypatch: pytest.MonkeyPatch
+    ranges: FetchJobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_args: object, **_kwargs: object) -> None:
         raise ZeroDivisionError("a bug")
@@ -100,7 +100,7 @@ def test_an_error_in_the_run_fails_the_fetch_job(
 
 
 def started(
-    ranges: Ranges, instance: dg.DagsterInstance, job: FetchJob, **fields: object
+    ranges: FetchJobHarness, instance: dg.DagsterInstance, job: FetchJob, **fields: object
 ) -> dg.DagsterRun:
     config = {"ops": {"fetch_days": {"config": {"job_id": job.id, "refresh": False}}}}
     given = {"status": S.STARTED, "tags": {REQUEST_TAG: job.id}, **fields}
@@ -112,7 +112,7 @@ def started(
     return run
 
 
-def test_terminating_the_run_fails_the_fetch_job(ranges: Ranges) -> None:
+def test_terminating_the_run_fails_the_fetch_job(ranges: FetchJobHarness) -> None:
     job = ranges.job()
     with dg.DagsterInstance.ephemeral() as instance:
         run = started(ranges, instance, job)
@@ -127,7 +127,7 @@ def test_terminating_the_run_fails_the_fetch_job(ranges: Ranges) -> None:
     assert (ranges.stored(job).status, ranges.stored(job).error) == (JobStatus.FAILED, TERMINATED)
 
 
-def test_the_fetch_job_of_a_failed_run_is_closed_once(ranges: Ranges) -> None:
+def test_the_fetch_job_of_a_failed_run_is_closed_once(ranges: FetchJobHarness) -> None:
     job = ranges.job(webhook=HOOK)
     ranges.crm.fail_once(DAYS[0].isoformat(), TransientError("no"))
     with dg.DagsterInstance.ephemeral() as instance:
@@ -147,7 +147,7 @@ def test_the_fetch_job_of_a_failed_run_is_closed_once(ranges: Ranges) -> None:
     [(S.STARTED, 60, False), (S.CANCELED, 5, False), (S.CANCELED, 60, True), (S.SUCCESS, 60, True)],
 )
 def test_an_abandoned_fetch_job_is_swept(
-    ranges: Ranges, status: dg.DagsterRunStatus, minutes: int, ended: bool
+    ranges: FetchJobHarness, status: dg.DagsterRunStatus, minutes: int, ended: bool
 ) -> None:
     job = ranges.job()
     with dg.DagsterInstance.ephemeral() as instance:

@@ -18,7 +18,7 @@ from automation_pipeline.storage.outbox import OutboxRow, enqueue
 from automation_pipeline_tests.automation.post import an_ended_run, records
 from automation_pipeline_tests.clients.receiver import receiver
 from automation_pipeline_tests.fakes.clock import FakeClock
-from automation_pipeline_tests.fiches.ranges import DAYS, Ranges
+from automation_pipeline_tests.fiches.ranges import DAYS, FetchJobHarness
 from automation_pipeline_tests.storage.processes import event
 
 
@@ -67,7 +67,7 @@ def test_a_tick_sends_the_webhooks_of_fetch_jobs(
     database: Database, database_url: str, clock: FakeClock
 ) -> None:
     with receiver() as hook:
-        ranges = Ranges(database, clock)
+        ranges = FetchJobHarness(database, clock)
         job = request_range(
             RangeRequest(
                 start=DAYS[0],

@@ -1,4 +1,4 @@
-"""Builds CRM details as fetch outcomes, saves them, and reads the stored sections back."""
+"""Helpers that build fetch outcomes, store them, and read the stored sections back."""
 
 import json
 from collections import defaultdict
@@ -31,7 +31,7 @@ LATER = FIRST + timedelta(hours=3)
 URL = "https://records.example.test/1.mp3"
 KEYS = {"fiche_cache_id", "row_index", "etiquette_index", "gamme_index", "formule_index"}
 SECTIONS = list(SECTION_TABLES.values())
-Document = dict[str, Any]  # Any: whatever JSON holds
+Document = dict[str, Any]  # Any: JSON
 
 
 @cache
@@ -51,9 +51,9 @@ def payloads(count: int) -> tuple[Document, ...]:
 
 
 def fetched(payload: Document) -> DetailsFetched:
-    read = DetailsPayload.model_validate_json(json.dumps(payload))
-    assert read.information
-    return DetailsFetched(read.information.fiche_id, read.to_details(read.information))
+    parsed = DetailsPayload.model_validate_json(json.dumps(payload))
+    assert parsed.information
+    return DetailsFetched(parsed.information.fiche_id, parsed.to_details(parsed.information))
 
 
 def found(fiche_id: str, *recordings: Recording, **information: object) -> DetailsFetched:
@@ -82,8 +82,8 @@ def save(database: Database, *outcomes: FetchOutcome, at: datetime = FIRST) -> N
 
 
 def save_rounds(url: str, count: int, backwards: bool, missing: int, rounds: int) -> None:
-    """Runs in one of several processes. Every second fiche is missing if `missing` is 0 or 1, none
-    if it is 2."""
+    """Runs in one of several processes. The fiches with an even index are missing if `missing` is 0, those with an
+    odd index if it is 1, and none if it is 2."""
     outcomes: list[FetchOutcome] = [
         FicheNotFound(found.fiche_id) if index % 2 == missing else found
         for index, found in enumerate(day(count))
@@ -129,7 +129,7 @@ def _rows(session: Session, table: FromClause) -> Mapping[int, Sequence[Document
 
 
 def _plain(row: Document) -> Document:
-    return {name: result for name, result in row.items() if name not in KEYS}
+    return {name: value for name, value in row.items() if name not in KEYS}
 
 
 def _read(fiche_id: str, rows: Mapping[str, Sequence[Document]]) -> Document:
@@ -159,7 +159,7 @@ def _subscription(row: Document) -> Document:
     def nested(prefix: str) -> Document | None:
         names = [name for name in row if name.startswith(prefix)]
         inner = {name.removeprefix(prefix): row.pop(name) for name in names}
-        return inner if any(result is not None for result in inner.values()) else None
+        return inner if any(value is not None for value in inner.values()) else None
 
     accounts = {
         "compte_prelevement": nested("prelevement_"),

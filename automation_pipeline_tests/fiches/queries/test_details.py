@@ -75,12 +75,12 @@ def test_details_are_stored_with_their_recordings(database: Database) -> None:
         FIRST,
         FIRST + DETAILS_LIVE_FOR,
     )
-    kept = recordings(database)
-    assert {key: call.recording_url for key, call in kept.items()} == {
+    stored_calls = recordings(database)
+    assert {key: call.recording_url for key, call in stored_calls.items()} == {
         ("1", "11"): URL,
         ("1", "12"): "",
     }
-    call = kept["1", "11"]
+    call = stored_calls["1", "11"]
     assert (call.start_time, call.duration_seconds) == (
         datetime(2026, 2, 3, 9, 14, 5, tzinfo=UTC),
         742,
@@ -159,7 +159,7 @@ def test_a_not_found_marker_preserves_stored_details(database: Database) -> None
     assert (row.details_success, row.details_message) == (False, NOT_FOUND)
     assert row.not_found_until == LATER + NOT_FOUND_LIVES_FOR
     marker = {"details_success", "details_message", "not_found_until", "_sa_instance_state"}
-    assert {name for name, result in vars(row).items() if result != before[name]} == marker
+    assert {name for name, value in vars(row).items() if value != before[name]} == marker
     assert read_back(database) == sections
     with database.reading() as session:
         assert fiche_document(session, "1")["state"] == "not found"
@@ -223,8 +223,8 @@ def test_the_last_of_several_outcomes_for_a_fiche_is_saved(database: Database) -
 def test_the_number_of_statements_is_independent_of_the_number_of_fiches(
     database: Database,
 ) -> None:
-    """The statements write the fiches, read their keys and stored sections, insert into each of 18
-    tables, and read and write the calls. Only stored sections are deleted first."""
+    """The statements write the fiches, read their keys and stored sections, insert into each of 18 tables,
+    and read and write the recordings. Sections are deleted only if rows of them are stored."""
     whole = [*day(200), FicheNotFound("1"), FetchFailed("2", "busy", transient=True)]
     with statements(database) as many:
         save(database, *whole)
@@ -242,7 +242,7 @@ def test_the_number_of_statements_is_independent_of_the_number_of_fiches(
 
 def filled_sections(outcome: FetchOutcome) -> list[str]:
     assert isinstance(outcome, DetailsFetched)
-    return [name for name, result in vars(outcome.details).items() if result]
+    return [name for name, value in vars(outcome.details).items() if value]
 
 
 def test_concurrent_saves_in_opposite_order_store_the_same_rows_as_one_save(

@@ -20,17 +20,17 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused, mark_taken
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fiches.queries.mirror import statements
-from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, Ranges
+from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, FetchJobHarness
 
 MINE, OTHERS = Reach(Scope.GROUP, caller="user:1"), Reach(Scope.SELF, caller="user:2")
 
 
 @pytest.fixture
-def ranges(database: Database, clock: FakeClock) -> Ranges:
-    return Ranges(database, clock)
+def ranges(database: Database, clock: FakeClock) -> FetchJobHarness:
+    return FetchJobHarness(database, clock)
 
 
-def test_a_job_is_visible_to_its_creator_and_to_unrestricted_callers(ranges: Ranges) -> None:
+def test_a_job_is_visible_to_its_creator_and_to_unrestricted_callers(ranges: FetchJobHarness) -> None:
     job = ranges.job()
     with ranges.database.reading() as session:
         assert [is_job_visible(session, reach, job.id) for reach in (MINE, OTHERS, EVERYTHING)] == [
@@ -45,7 +45,7 @@ def test_a_job_is_visible_to_its_creator_and_to_unrestricted_callers(ranges: Ran
         assert list_jobs(session, OTHERS, FichePage(9)) == []
 
 
-def test_jobs_are_paged_newest_first_with_one_query_per_page(ranges: Ranges) -> None:
+def test_jobs_are_paged_newest_first_with_one_query_per_page(ranges: FetchJobHarness) -> None:
     jobs = []
     for day in DAYS:
         jobs.append(ranges.job(day).id)
@@ -56,7 +56,7 @@ def test_jobs_are_paged_newest_first_with_one_query_per_page(ranges: Ranges) -> 
     assert len([one for one in sent if "SELECT" in one]) == 2 * 2
 
 
-def test_only_jobs_without_a_worker_are_returned_as_silent(ranges: Ranges) -> None:
+def test_only_jobs_without_a_worker_are_returned_as_silent(ranges: FetchJobHarness) -> None:
     waiting, taken, refused, over = (ranges.job(day) for day in DAYS[:4])
     with ranges.database.transaction() as session:
         for job in (taken, over):
@@ -75,7 +75,7 @@ def test_only_jobs_without_a_worker_are_returned_as_silent(ranges: Ranges) -> No
         assert waiting.id in silent_jobs(session, later, limit=9)
 
 
-def test_concurrent_identical_requests_create_one_job(ranges: Ranges) -> None:
+def test_concurrent_identical_requests_create_one_job(ranges: FetchJobHarness) -> None:
     job_ids: list[str] = []
     barrier = threading.Barrier(4)
 

@@ -1,4 +1,4 @@
-"""Store a sales list: in bulk, and without removing details."""
+"""Storing a sales list takes few statements and removes no details."""
 
 from datetime import date, timedelta
 
@@ -40,7 +40,7 @@ def listed(*fiches: SalesListEntry, day: date = DAY, of: int | None = None) -> S
     return SalesList(day=day, listed=len(fiches) if of is None else of, fiches=fiches)
 
 
-def save(database: Database, clock: FakeClock, sales: SalesList):  # noqa: ANN201  the subject's own type
+def save(database: Database, clock: FakeClock, sales: SalesList):  # noqa: ANN201  the type of the function under test
     with database.transaction() as session:
         return save_sales_list(session, sales, clock.now())
 

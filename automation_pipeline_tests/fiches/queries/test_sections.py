@@ -1,4 +1,4 @@
-"""Sections of details are read back as sent and replace earlier ones, on both databases."""
+"""Sections of details are read back as they were sent, and replace earlier ones, on both databases."""
 
 import copy
 from typing import Any
@@ -29,16 +29,14 @@ ENVELOPE = {"success", "message", "recordings"}
 
 
 def sections_of(payload: Document) -> Document:
-    return {name: result for name, result in payload.items() if name not in ENVELOPE}
+    return {name: value for name, value in payload.items() if name not in ENVELOPE}
 
 
 def full() -> Document:
-    """A fiche with content in every section."""
+    """The payload of a fiche with content in every section."""
     whole: Document = {}
     for payload in payloads(200):
-        whole |= {
-            name: result for name, result in payload.items() if result and not whole.get(name)
-        }
+        whole |= {name: value for name, value in payload.items() if value and not whole.get(name)}
     assert all(whole.values())
     return copy.deepcopy(whole)
 
@@ -75,9 +73,9 @@ def test_a_section_missing_from_newer_details_is_deleted_alone(
     database: Database, section: str
 ) -> None:
     save(database, fetched(full()))
-    left = full() | {section: EMPTIED.get(section, {} if section == "raw_sections" else [])}
-    save(database, fetched(left))
-    assert read_back(database) == {left["information"]["fiche_id"]: sections_of(left)}
+    newer = full() | {section: EMPTIED.get(section, {} if section == "raw_sections" else [])}
+    save(database, fetched(newer))
+    assert read_back(database) == {newer["information"]["fiche_id"]: sections_of(newer)}
 
 
 def test_a_section_is_replaced_as_a_whole(database: Database) -> None:
@@ -94,10 +92,10 @@ def test_a_section_is_replaced_as_a_whole(database: Database) -> None:
 
 def test_nested_subscription_objects_may_be_null(database: Database) -> None:
     for inner in ("ancien_contrat", "produit", "paiement"):
-        lacking = full()
-        lacking["elements_souscription"][inner] = None
-        save(database, fetched(lacking))
-        assert read_back(database) == {lacking["information"]["fiche_id"]: sections_of(lacking)}
+        payload = full()
+        payload["elements_souscription"][inner] = None
+        save(database, fetched(payload))
+        assert read_back(database) == {payload["information"]["fiche_id"]: sections_of(payload)}
 
 
 def test_saving_a_fiche_does_not_change_other_fiches(database: Database) -> None:

@@ -46,15 +46,15 @@ def test_each_fiche_has_its_own_status(database: Database) -> None:
     mirrored(database, "3", calls=0)
     transcribed(database, "100", "200", "201")
     with database.reading() as session:
-        result = statuses_of(session, ["2", "1", "9", "3", "1"], EVERYTHING)
-    assert list(result) == ["2", "1", "9", "3"]
-    parts = {fiche_id: status["transcription"] for fiche_id, status in result.items()}
+        statuses = statuses_of(session, ["2", "1", "9", "3", "1"], EVERYTHING)
+    assert list(statuses) == ["2", "1", "9", "3"]
+    parts = {fiche_id: status["transcription"] for fiche_id, status in statuses.items()}
     assert parts["1"] == {
         "total": 2, "transcribed": 1, "pending": 1, "percentage": 50, "isComplete": False,
         "lastTranscribedAt": "2026-05-04T10:00:00.000Z",
     }  # fmt: skip
     assert [part["isComplete"] for part in parts.values()] == [True, False, False, True]
-    assert [status["hasData"] for status in result.values()] == [True, True, False, True]
+    assert [status["hasData"] for status in statuses.values()] == [True, True, False, True]
 
 
 def test_vanished_calls_are_not_counted(database: Database) -> None:
@@ -100,8 +100,8 @@ def test_created_at_comes_from_the_details_or_else_from_the_sales_list(database:
         save_sales_list(session, SalesList(DAY, 2, (summary("2"), summary("3"))), FIRST)
     with database.reading() as session:
         rows, _ = fiches_sold(session, [DAY], EVERYTHING, ALL)
-    made = {row["ficheId"]: row["createdAt"] for row in rows}
-    assert made == {"1": "2026-02-03T09:12:00.000Z", "2": None, "3": "2026-02-03T09:12:00.000Z"}
+    created = {row["ficheId"]: row["createdAt"] for row in rows}
+    assert created == {"1": "2026-02-03T09:12:00.000Z", "2": None, "3": "2026-02-03T09:12:00.000Z"}
 
 
 def test_fiches_of_several_days_are_paged(database: Database) -> None:
@@ -122,14 +122,14 @@ def test_fiches_of_several_days_are_paged(database: Database) -> None:
 
 def test_the_number_of_queries_is_independent_of_the_number_of_fiches(database: Database) -> None:
     def statement_counts() -> list[int]:
-        costs: list[int] = []
+        counts: list[int] = []
         for reach in (EVERYTHING, NORD):
             with database.reading() as session, statements(database) as sent:
                 statuses_of(session, [str(n) for n in range(1, 40)], reach)
                 fiches_sold(session, [DAY, DAY + timedelta(days=1)], reach, ALL)
                 fiches_in_short(session, [DAY], reach, ALL)
-            costs.append(len(sent))
-        return costs
+            counts.append(len(sent))
+        return counts
 
     mirrored(database, "1")
     for_one = statement_counts()

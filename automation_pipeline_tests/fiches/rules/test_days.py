@@ -37,10 +37,10 @@ TUESDAY, SUNDAY = date(2026, 2, 3), date(2026, 2, 8)
 TUESDAY_ENDS = datetime(2026, 2, 3, 23, 0, tzinfo=UTC)
 
 
-def a_day(
+def sales_day(
     day: date = TUESDAY, revalidated_at: datetime = TUESDAY_ENDS, listed: int = 20, **counts: int
 ) -> SalesDay:
-    rest = {
+    other_counts = {
         "duplicates": 0,
         "new": 0,
         "changed": 0,
@@ -48,7 +48,7 @@ def a_day(
         "without_recordings": 0,
         **counts,
     }
-    return SalesDay(day=day, revalidated_at=revalidated_at, listed=listed, **rest)
+    return SalesDay(day=day, revalidated_at=revalidated_at, listed=listed, **other_counts)
 
 
 def passed(check: str, known: SalesDay | None, earlier: tuple[int, ...] = ()) -> bool:
@@ -56,7 +56,7 @@ def passed(check: str, known: SalesDay | None, earlier: tuple[int, ...] = ()) ->
 
 
 def test_every_day_check_returns_exactly_one_finding() -> None:
-    for known in (None, a_day()):
+    for known in (None, sales_day()):
         assert tuple(finding.check for finding in evaluate_day(known, ())) == DAY_CHECKS
 
 
@@ -65,7 +65,7 @@ def test_a_day_that_was_never_fetched_passes_no_check() -> None:
 
 
 @every_case(
-    ("taken", "now", "fresh"),
+    ("fetched_at", "now", "fresh"),
     [
         (TUESDAY_ENDS, TUESDAY_ENDS + timedelta(days=400), True),
         (TUESDAY_ENDS - timedelta(minutes=1), TUESDAY_ENDS, True),
@@ -74,9 +74,9 @@ def test_a_day_that_was_never_fetched_passes_no_check() -> None:
     ],
 )
 def test_a_final_list_never_becomes_stale_and_an_earlier_one_does_after_a_day(
-    taken: datetime, now: datetime, fresh: bool
+    fetched_at: datetime, now: datetime, fresh: bool
 ) -> None:
-    assert stale_days([TUESDAY], {TUESDAY: taken}, now) == (() if fresh else (TUESDAY,))
+    assert stale_days([TUESDAY], {TUESDAY: fetched_at}, now) == (() if fresh else (TUESDAY,))
 
 
 @every_case(("early", "final"), [(timedelta(), True), (timedelta(microseconds=1), False)])
@@ -99,7 +99,7 @@ def test_a_day_that_was_never_fetched_is_reported_stale() -> None:
 
 @every_case(("day", "listed", "fine"), [(TUESDAY, 0, False), (TUESDAY, 1, True), (SUNDAY, 0, True)])
 def test_an_empty_list_fails_the_check_on_weekdays_only(day: date, listed: int, fine: bool) -> None:
-    assert passed("not_empty_on_a_weekday", a_day(day, listed=listed)) is fine
+    assert passed("not_empty_on_a_weekday", sales_day(day, listed=listed)) is fine
 
 
 @every_case(
@@ -117,14 +117,14 @@ def test_an_empty_list_fails_the_check_on_weekdays_only(day: date, listed: int, 
 def test_the_volume_check_allows_half_more_or_less_than_usual(
     listed: int, earlier: tuple[int, ...], fine: bool
 ) -> None:
-    assert passed("volume_in_band", a_day(listed=listed), earlier) is fine
+    assert passed("volume_in_band", sales_day(listed=listed), earlier) is fine
 
 
 def test_duplicate_ids_and_missing_cles_fail_their_checks() -> None:
-    assert not passed("no_duplicate_ids", a_day(duplicates=1))
-    assert not passed("every_fiche_has_a_cle", a_day(missing_cle=1))
-    assert passed("no_duplicate_ids", a_day())
-    assert passed("every_fiche_has_a_cle", a_day())
+    assert not passed("no_duplicate_ids", sales_day(duplicates=1))
+    assert not passed("every_fiche_has_a_cle", sales_day(missing_cle=1))
+    assert passed("no_duplicate_ids", sales_day())
+    assert passed("every_fiche_has_a_cle", sales_day())
 
 
 def test_the_same_weekday_of_the_four_previous_weeks_is_compared() -> None:
@@ -152,7 +152,7 @@ def utc(*parts: int) -> datetime:
         ("2026-07-03T10:12:30", utc(2026, 7, 3, 8, 12, 30)),
         ("2026-02-03 10:12", utc(2026, 2, 3, 9, 12)),
         ("2026-07-03 10:12:30", utc(2026, 7, 3, 8, 12, 30)),
-        ("03/02/2026 10:12", utc(2026, 2, 3, 9, 12)),  # never the second of March
+        ("03/02/2026 10:12", utc(2026, 2, 3, 9, 12)),  # the third of February
         ("12/11/2026 10:12", utc(2026, 11, 12, 9, 12)),
         ("13/02/2026 10:12:59", utc(2026, 2, 13, 9, 12, 59)),
         (" 03/02/2026 10:12\n", utc(2026, 2, 3, 9, 12)),
@@ -172,10 +172,10 @@ def test_crm_timestamps_are_parsed_to_utc(text: str, instant: datetime) -> None:
         ("29/03/2026 02:30", utc(2026, 3, 29, 1, 0)),  # skipped: the first instant after the gap
         ("29/03/2026 03:00", utc(2026, 3, 29, 1, 0)),
         ("25/10/2026 01:59", utc(2026, 10, 24, 23, 59)),
-        ("25/10/2026 02:30", utc(2026, 10, 25, 0, 30)),  # comes twice: the first pass
+        ("25/10/2026 02:30", utc(2026, 10, 25, 0, 30)),  # occurs twice: the first one
         ("25/10/2026 03:00", utc(2026, 10, 25, 2, 0)),
         ("2026-03-29T02:30", utc(2026, 3, 29, 1, 0)),
-        ("2026-10-25T02:30+01:00", utc(2026, 10, 25, 1, 30)),  # the offset says which pass
+        ("2026-10-25T02:30+01:00", utc(2026, 10, 25, 1, 30)),  # the offset says which one
     ],
 )
 def test_local_times_around_daylight_saving_changes_are_parsed(
@@ -185,7 +185,7 @@ def test_local_times_around_daylight_saving_changes_are_parsed(
 
 
 @every_case(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("", "not in the CRM's date format"),
         ("hier", "not in the CRM's date format"),
@@ -208,8 +208,8 @@ def test_local_times_around_daylight_saving_changes_are_parsed(
         ("2026-02-03", "no time of day"),
     ],
 )
-def test_an_invalid_timestamp_raises_an_error_with_the_reason(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+def test_an_invalid_timestamp_raises_an_error_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         crm_instant(text)
 
 
@@ -220,7 +220,7 @@ def test_an_invalid_timestamp_raises_an_error_with_the_reason(text: str, why: st
         ("03/02/2026 23:59", date(2026, 2, 3)),
         ("2026-02-03", date(2026, 2, 3)),
         ("2026-02-03T00:30:00", date(2026, 2, 3)),
-        ("2026-02-03T23:30:00Z", date(2026, 2, 4)),  # in Paris it is tomorrow
+        ("2026-02-03T23:30:00Z", date(2026, 2, 4)),  # the next day in Paris
         ("29/03/2026 02:30", date(2026, 3, 29)),
     ],
 )
@@ -230,7 +230,7 @@ def test_a_crm_day_is_the_day_in_paris(text: str, day: date) -> None:
 
 @every_case("text", ["", "31/02/2026", "2026", "03/2026", "02/13/2026", "01/01/0001"])
 def test_an_invalid_crm_day_raises_value_error(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is|lies"):
+    with pytest.raises(ValueError, match="is"):
         crm_day(text)
 
 

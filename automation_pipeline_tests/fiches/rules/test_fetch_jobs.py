@@ -125,18 +125,18 @@ def test_starting_a_processing_job_again_changes_nothing() -> None:
 LEGAL = {(P, W), (P, F), (W, C), (W, F)}
 
 
-@every_case(("frm", "to"), [(frm, to) for frm in JobStatus for to in JobStatus])
-def test_only_the_listed_transitions_are_legal(frm: JobStatus, to: JobStatus) -> None:
-    assert FETCH_JOB.can_move(frm, to) == ((frm, to) in LEGAL)
+@every_case(("before", "after"), [(one, other) for one in JobStatus for other in JobStatus])
+def test_only_the_listed_transitions_are_legal(before: JobStatus, after: JobStatus) -> None:
+    assert FETCH_JOB.can_move(before, after) == ((before, after) in LEGAL)
 
 
 @every_case("status", [C, F])
 def test_a_finished_job_can_neither_start_nor_fail(status: JobStatus) -> None:
-    over = replace(a_job(), status=status)
+    finished = replace(a_job(), status=status)
     with pytest.raises(IllegalMoveError):
-        start_job(over)
+        start_job(finished)
     with pytest.raises(IllegalMoveError):
-        fail_job(over, "late")
+        fail_job(finished, "late")
 
 
 def test_a_job_without_remaining_days_has_full_progress() -> None:
@@ -156,10 +156,10 @@ STATE = {
 
 
 def test_a_job_event_has_the_documented_fields_and_a_unique_key() -> None:
-    events = job_event(JOB, "progress", AT, TWO)
-    assert (events.name, events.correlation_id) == ("fiches.progressive_fetch.progress", "j-1")
+    event = job_event(JOB, "progress", AT, TWO)
+    assert (event.name, event.correlation_id) == ("fiches.progressive_fetch.progress", "j-1")
     days = {"startDate": "2026-02-01", "endDate": "2026-02-03"}
-    assert events.payload == {"jobId": "j-1", **days, **STATE, "latestDate": "2026-02-02"}
+    assert event.payload == {"jobId": "j-1", **days, **STATE, "latestDate": "2026-02-02"}
     later = replace(JOB, fetched=(ONE, THREE), remaining=())
     ended = replace(later, status=JobStatus.COMPLETE)
     keys = [job_event(job, event_name(job), AT).key for job in (JOB, later, ended)] + [

@@ -1,7 +1,6 @@
-"""Every field of the CRM's details: type, nullability, presence, and how unknown fields are kept.
+"""The fields of the CRM's details: their types, whether they may be null or missing, and unknown fields.
 
-The table is copied from the CRM's documentation: s text, n number, b boolean, ? nullable, x any
-other type.
+The table is a copy of the CRM's documentation. s: text, n: number, b: boolean, x: any other type, ?: nullable.
 """
 
 import json
@@ -64,8 +63,8 @@ TABLE = {
 }
 MAPS = {"questions_complementaires", "questions_conseil", "raw_data", "details"}
 LISTS = {"modules", "etiquettes", "gammes", "formules"}
-GOOD = {"s": "é", "n": 3, "b": True}
-BAD: dict[str, list[object]] = {
+VALID = {"s": "é", "n": 3, "b": True}
+INVALID: dict[str, list[object]] = {
     "s": [7, True, ["é"], {}],
     "n": ["3", True, [3], LARGEST + 1, -LARGEST - 1, 1e300, float("nan"), float("inf")],
     "b": ["true", 1, 0, "oui"],
@@ -73,23 +72,23 @@ BAD: dict[str, list[object]] = {
 }
 
 
-def kinds(name: str) -> dict[str, str]:
+def field_types(name: str) -> dict[str, str]:
     return dict(entry.split() for entry in TABLE[name].split(","))
 
 
-def good(name: str) -> dict[str, Any]:
+def valid(name: str) -> dict[str, Any]:
     return {
-        field: {} if field in MAPS else [] if field in LISTS else GOOD.get(kind[0])
-        for field, kind in kinds(name).items()
+        field: {} if field in MAPS else [] if field in LISTS else VALID.get(kind[0])
+        for field, kind in field_types(name).items()
     }
 
 
-def read(name: str, document: object) -> Section:
+def parse(name: str, document: object) -> Section:
     return getattr(sections, name).model_validate_json(json.dumps(document))
 
 
 def fields() -> list[tuple[str, str, str]]:
-    return [(name, field, kind) for name in TABLE for field, kind in kinds(name).items()]
+    return [(name, field, kind) for name in TABLE for field, kind in field_types(name).items()]
 
 
 def test_the_models_match_the_documented_table() -> None:
@@ -100,26 +99,26 @@ def test_the_models_match_the_documented_table() -> None:
     }
     assert models == set(TABLE)
     assert {name: list(getattr(sections, name).model_fields) for name in models} == {
-        n: list(kinds(n)) for n in TABLE
+        n: list(field_types(n)) for n in TABLE
     }
 
 
 @every_case("name", TABLE)
 def test_a_valid_section_is_parsed_unchanged(name: str) -> None:
-    assert read(name, good(name)).model_dump(mode="json") == good(name)
+    assert parse(name, valid(name)).model_dump(mode="json") == valid(name)
 
 
 @every_case(("name", "field", "kind"), fields())
 def test_a_missing_or_mistyped_field_is_rejected(name: str, field: str, kind: str) -> None:
-    incomplete = {key: value for key, value in good(name).items() if key != field}
-    wrong = [good(name) | {field: value} for value in BAD[kind[0]]]
+    incomplete = {key: value for key, value in valid(name).items() if key != field}
+    wrong = [valid(name) | {field: value} for value in INVALID[kind[0]]]
     for document in [
         incomplete,
         *wrong,
-        *([] if kind.endswith("?") else [good(name) | {field: None}]),
+        *([] if kind.endswith("?") else [valid(name) | {field: None}]),
     ]:
         with pytest.raises(ValidationError) as caught:
-            read(name, document)
+            parse(name, document)
         assert {error["loc"][0] for error in caught.value.errors()} == {field}
 
 
@@ -127,33 +126,33 @@ def test_a_missing_or_mistyped_field_is_rejected(name: str, field: str, kind: st
     ("name", "field"), [(name, field) for name, field, kind in fields() if kind.endswith("?")]
 )
 def test_a_nullable_field_accepts_null(name: str, field: str) -> None:
-    assert getattr(read(name, good(name) | {field: None}), field) is None
+    assert getattr(parse(name, valid(name) | {field: None}), field) is None
 
 
-@every_case(("expected", "kept"), [(3.0, 3), (2.6, 3), (-1.4, -1), (LARGEST, LARGEST), (0, 0)])
-def test_a_number_is_rounded_to_an_integer(expected: float, kept: int) -> None:
-    section = read("Prospect", good("Prospect") | {"csp": expected})
-    assert section.model_dump()["csp"] == kept
+@every_case(("sent", "stored"), [(3.0, 3), (2.6, 3), (-1.4, -1), (LARGEST, LARGEST), (0, 0)])
+def test_a_number_is_rounded_to_an_integer(sent: float, stored: int) -> None:
+    section = parse("Prospect", valid("Prospect") | {"csp": sent})
+    assert section.model_dump()["csp"] == stored
 
 
 @every_case("field", ["groupe", "attribution_user_id"])
 def test_an_indexed_field_longer_than_its_index_is_rejected(field: str) -> None:
     longest = "é" * LONGEST_KEY
-    assert getattr(read("Information", good("Information") | {field: longest}), field) == longest
+    assert getattr(parse("Information", valid("Information") | {field: longest}), field) == longest
     with pytest.raises(ValidationError):
-        read("Information", good("Information") | {field: longest + "é"})
+        parse("Information", valid("Information") | {field: longest + "é"})
 
 
 @every_case("name", TABLE)
 def test_an_unknown_field_is_kept_in_the_rest_of_its_section(name: str) -> None:
-    section = read(name, good(name) | {"nouveau": {"a": [1, float("nan")]}})
+    section = parse(name, valid(name) | {"nouveau": {"a": [1, float("nan")]}})
     assert section.rest() == {"nouveau": {"a": [1, None]}}
 
 
 def test_unknown_fields_of_inner_sections_are_found_by_their_position() -> None:
-    formule = good("Formule") | {"remise": "5 %"}
-    gammes = [good("Gamme"), good("Gamme") | {"formules": [formule, formule]}]
-    rest = read("Tarification", good("Tarification") | {"gammes": gammes, "rang": 1}).rest()
+    formule = valid("Formule") | {"remise": "5 %"}
+    gammes = [valid("Gamme"), valid("Gamme") | {"formules": [formule, formule]}]
+    rest = parse("Tarification", valid("Tarification") | {"gammes": gammes, "rang": 1}).rest()
     assert rest == {
         "rang": 1,
         "gammes": {"1": {"formules": {"0": {"remise": "5 %"}, "1": {"remise": "5 %"}}}},
@@ -162,7 +161,7 @@ def test_unknown_fields_of_inner_sections_are_found_by_their_position() -> None:
 
 def test_maps_replace_values_that_json_cannot_represent_with_null() -> None:
     values = {"a": [1, {"b": None}], "c": float("inf"), "d": True}
-    section = read("ElementsSouscription", good("ElementsSouscription") | {"raw_data": values})
+    section = parse("ElementsSouscription", valid("ElementsSouscription") | {"raw_data": values})
     assert section.model_dump()["raw_data"] == {"a": [1, {"b": None}], "c": None, "d": True}
 
 
@@ -172,6 +171,6 @@ def test_a_section_is_immutable() -> None:
 
 
 def test_an_array_element_of_another_type_is_rejected() -> None:
-    document = good("Information") | {"modules": ["Santé", None]}
+    document = valid("Information") | {"modules": ["Santé", None]}
     with pytest.raises(ValidationError):
         Information.model_validate_json(json.dumps(document))

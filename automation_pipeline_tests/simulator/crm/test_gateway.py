@@ -1,5 +1,4 @@
-"""The CRM gateway over a real socket: shapes, flags, authentication, and the audio its URLs lead
-to."""
+"""The CRM gateway over a real socket: the formats of its answers, options, authentication, and recording URLs."""
 
 import subprocess
 import sys
@@ -179,7 +178,7 @@ def crm() -> Iterator[httpx.Client]:
         process.terminate()
 
 
-def the(kind: Kind) -> Fiche:
+def fiche_of_kind(kind: Kind) -> Fiche:
     return next(fiche for fiche in WORLD.day(TUESDAY) if fiche.kind is kind)
 
 
@@ -297,7 +296,7 @@ def test_details_and_list_agree_and_only_details_have_the_groupe(crm: httpx.Clie
 
 
 def test_details_have_recordings_and_the_mailed_quote_on_request(crm: httpx.Client) -> None:
-    fiche = the(Kind.MANY_RECORDINGS)
+    fiche = fiche_of_kind(Kind.MANY_RECORDINGS)
     assert detailed(crm, fiche, include_recordings="false")["recordings"] == []
     assert "mail_devis" not in detailed(crm, fiche)
     quotes = [
@@ -312,7 +311,7 @@ def test_details_have_recordings_and_the_mailed_quote_on_request(crm: httpx.Clie
     assert all(recording["transcription"] is None for recording in transcribed)
 
 
-@pytest.mark.parametrize("fiche_id", [the(Kind.MISSING).id, "953000024", "nonsense"])
+@pytest.mark.parametrize("fiche_id", [fiche_of_kind(Kind.MISSING).id, "953000024", "nonsense"])
 def test_a_fiche_without_details_is_a_404_in_json(crm: httpx.Client, fiche_id: str) -> None:
     answer = crm.get(f"/api/fiches/by-id/{fiche_id}")
     assert answer.status_code == 404
@@ -329,7 +328,10 @@ def test_the_api_requires_the_token(crm: httpx.Client, path: str, header: str) -
 
 def test_the_word_bearer_may_have_any_case_and_health_is_public(crm: httpx.Client) -> None:
     header = {"Authorization": "bEARER clé".encode()}
-    assert crm.get(f"/api/fiches/by-id/{the(Kind.ORDINARY).id}", headers=header).status_code == 200
+    assert (
+        crm.get(f"/api/fiches/by-id/{fiche_of_kind(Kind.ORDINARY).id}", headers=header).status_code
+        == 200
+    )
     assert httpx.get(crm.base_url.join("/health")).json() == {"status": "ok"}
 
 
@@ -337,25 +339,27 @@ def test_a_recording_url_has_the_host_of_the_request(
     crm: httpx.Client,
 ) -> None:
     local = f"http://localhost:{crm.base_url.port}"
-    answer = crm.get(f"{local}/api/fiches/by-id/{the(Kind.MANY_RECORDINGS).id}")
+    answer = crm.get(f"{local}/api/fiches/by-id/{fiche_of_kind(Kind.MANY_RECORDINGS).id}")
     recording = answer.json()["recordings"][0]
     assert recording["recording_url"].startswith(f"{local}/recordings/")
-    transcripts = httpx.get(recording["recording_url"])
-    asked = httpx.head(recording["recording_url"])
-    assert transcripts.status_code == asked.status_code == 200
-    assert transcripts.headers["content-type"] == asked.headers["content-type"] == "audio/mpeg"
-    assert int(asked.headers["content-length"]) == len(transcripts.content)
-    assert asked.content == b""
-    assert transcripts.content.startswith(b"ID3")
-    assert recording["call_id"].encode() in transcripts.content
+    audio = httpx.get(recording["recording_url"])
+    head = httpx.head(recording["recording_url"])
+    assert audio.status_code == head.status_code == 200
+    assert audio.headers["content-type"] == head.headers["content-type"] == "audio/mpeg"
+    assert int(head.headers["content-length"]) == len(audio.content)
+    assert head.content == b""
+    assert audio.content.startswith(b"ID3")
+    assert recording["call_id"].encode() in audio.content
 
 
 def test_a_recording_under_another_name_or_without_url_is_not_served(crm: httpx.Client) -> None:
-    silent = the(Kind.NO_URL).recordings[0]
-    assert detailed(crm, the(Kind.NO_URL))["recordings"][0]["recording_url"] is None
+    silent = fiche_of_kind(Kind.NO_URL).recordings[0]
+    assert detailed(crm, fiche_of_kind(Kind.NO_URL))["recordings"][0]["recording_url"] is None
     assert crm.get(f"/recordings/{silent.call_id}/{silent.file_name}").status_code == 404
     assert (
-        crm.get(f"/recordings/{the(Kind.ORDINARY).recordings[0].call_id}/other.mp3").status_code
+        crm.get(
+            f"/recordings/{fiche_of_kind(Kind.ORDINARY).recordings[0].call_id}/other.mp3"
+        ).status_code
         == 404
     )
 

@@ -1,5 +1,4 @@
-"""Audit prompts rendered by hand, as the format says: what the simulated model must be able to
-read."""
+"""Audit prompts in the documented format, which the simulated model must be able to parse."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -12,7 +11,7 @@ ANSWER = "Analyse maintenant cette étape."
 
 
 def chunks(fiche: Fiche) -> dict[tuple[int, int], str]:
-    """The text of each chunk by the indexes of its recording and itself."""
+    """The text of each chunk, by the index of its recording and its own index."""
     return {
         (recording, chunk): text
         for recording, (_, texts) in enumerate(_calls(fiche))
@@ -72,10 +71,10 @@ def _calls(fiche: Fiche) -> tuple[tuple[str, list[tuple[float, float, str]]], ..
 
 def _spoken(fiche: Fiche) -> Iterator[tuple[str, list[tuple[float, float, str]]]]:
     for call in fiche.recordings:
-        result = [word for word in conversation(fiche, call).words if word.kind != "spacing"]
+        spoken = [word for word in conversation(fiche, call).words if word.kind != "spacing"]
         turns = [
             (speaker, list(words))
-            for speaker, words in groupby(result, key=lambda word: word.speaker)
+            for speaker, words in groupby(spoken, key=lambda word: word.speaker)
         ]
         if turns:
             yield (

@@ -1,11 +1,11 @@
-"""One simulator for all who talk to its model, set up afresh for each test."""
+"""A simulator for all tests of its model, which is reset before each test."""
 
 from collections.abc import Iterator
 
 import pytest
 from openai import OpenAI
 
-from automation_pipeline_tests.simulator.llm.asking import KEY, client_of
+from automation_pipeline_tests.simulator.llm.client import KEY, client_of
 from automation_pipeline_tests.simulator_control import configure_model, reset, running_simulator
 
 

@@ -1,4 +1,4 @@
-"""What the model refuses, as the official client raises it."""
+"""The errors of the model, as the official client raises them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from openai import OpenAI
 
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.simulator.llm.asking import (
+from automation_pipeline_tests.simulator.llm.client import (
     CHAT,
     KEY,
     MODEL,
@@ -19,8 +19,8 @@ from automation_pipeline_tests.simulator_control import NO_CERTIFICATES, configu
 
 
 def test_a_wrong_key_is_refused_on_every_route_and_not_repeated(url: str, client: OpenAI) -> None:
-    with client_of(url, "wrong-secret") as stranger:
-        for attempt in (stranger.models.list, lambda: audit(stranger)):
+    with client_of(url, "wrong-secret") as wrong_client:
+        for attempt in (wrong_client.models.list, lambda: audit(wrong_client)):
             with pytest.raises(openai.AuthenticationError) as caught:
                 attempt()
             assert caught.value.code == "invalid_api_key"

@@ -1,5 +1,4 @@
-"""The judgement of steps by what is said: phases found or missing, proofs that stand there,
-inventions that do not."""
+"""The judgement of audit steps: phases that occur or are missing, quotations, and invented quotations."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -44,7 +43,7 @@ def fiches() -> list[Fiche]:
 
 
 @cache
-def said() -> dict[str, Collection[Phase]]:
+def phases_by_fiche() -> dict[str, Collection[Phase]]:
     return {fiche.id: phases_of_fiche(fiche) for fiche in fiches()}
 
 
@@ -55,21 +54,21 @@ def read(text: str) -> AuditPrompt:
 
 
 def judge(fiche: Fiche, described: str, *, inventions: float = 0.0) -> Judgement:
-    asked = read(prompt(fiche, described))
-    return judge_points(asked, asked.chunks, inventions=inventions, seed=f"7/{fiche.id}")
+    parsed = read(prompt(fiche, described))
+    return judge_points(parsed, parsed.chunks, inventions=inventions, seed=f"7/{fiche.id}")
 
 
-def statuts(result: Sequence[str], points: Sequence[str], keywords: Sequence[str]) -> list[str]:
+def statuts(lines: Sequence[str], points: Sequence[str], keywords: Sequence[str]) -> list[str]:
     text = (
         "=== TRANSCRIPTION DES APPELS ===\n\n--- Enregistrement 1 ---\nAppel : 98170000012\n"
         "[Segment 1] 0.0 s - 9.0 s | Locuteurs : speaker_0\n"
-        + "\n".join(f"speaker_0: {line}" for line in result)
+        + "\n".join(f"speaker_0: {line}" for line in lines)
         + "\n=== FIN DE LA TRANSCRIPTION ===\n\n"
         + step("Essai", points, keywords)
     )
-    asked = read(text)
+    parsed = read(text)
     return [
-        point.statut for point in judge_points(asked, asked.chunks, inventions=0, seed="x").points
+        point.statut for point in judge_points(parsed, parsed.chunks, inventions=0, seed="x").points
     ]
 
 
@@ -90,7 +89,8 @@ def test_a_step_passes_if_the_transcript_contains_its_phase(
 ) -> None:
     described = step("Essai", [point], keywords)
     verdicts = {
-        (phase in said()[fiche.id], judge(fiche, described).conforme) for fiche in fiches()[::4]
+        (phase in phases_by_fiche()[fiche.id], judge(fiche, described).conforme)
+        for fiche in fiches()[::4]
     }
     assert verdicts == {(True, "CONFORME"), (False, "NON_CONFORME")}
 
@@ -135,10 +135,10 @@ def test_invented_quotations_follow_the_share_and_are_not_in_the_chunk(share: fl
 
 def test_invented_quotations_depend_on_the_seed() -> None:
     def invented(seed: str) -> list[bool]:
-        asked = [read(prompt(fiche, WITHDRAWAL)) for fiche in fiches()]
+        parsed = [read(prompt(fiche, WITHDRAWAL)) for fiche in fiches()]
         judgements = [
             judge_points(one, one.chunks, inventions=0.3, seed=f"{seed}/{place}")
-            for place, one in enumerate(asked)
+            for place, one in enumerate(parsed)
         ]
         return [
             proof.text not in proof.chunk.text
@@ -201,7 +201,7 @@ def test_invented_quotations_depend_on_the_seed() -> None:
             ["L'IBAN est demandé"],
             ["IBAN"],
             ["ABSENT"],
-        ),  # too short to prove anything
+        ),  # too short for a quotation
         (["Rien à signaler de plus ici."], ["Tout est dit"], [], ["ABSENT"]),
     ],
 )
@@ -224,12 +224,12 @@ def test_a_step_without_an_applicable_point_passes() -> None:
 
 def test_every_part_of_a_prompt_is_parsed() -> None:
     fiche = fiches()[0]
-    asked = read(prompt(fiche, rendered(CONFIG["steps"][3])))
-    assert (asked.position, asked.weight, asked.name) == (4, 8, "Découverte des besoins")
-    assert list(asked.points) == CONFIG["steps"][3]["controlPoints"]
-    assert list(asked.keywords) == CONFIG["steps"][3]["keywords"]
-    assert (asked.has_transcript, asked.fiche_id) == (True, fiche.id)
-    assert {(one.recording_index, one.chunk_index): one.text for one in asked.chunks} == chunks(
+    parsed = read(prompt(fiche, rendered(CONFIG["steps"][3])))
+    assert (parsed.position, parsed.weight, parsed.name) == (4, 8, "Découverte des besoins")
+    assert list(parsed.points) == CONFIG["steps"][3]["controlPoints"]
+    assert list(parsed.keywords) == CONFIG["steps"][3]["keywords"]
+    assert (parsed.has_transcript, parsed.fiche_id) == (True, fiche.id)
+    assert {(one.recording_index, one.chunk_index): one.text for one in parsed.chunks} == chunks(
         fiche
     )
 

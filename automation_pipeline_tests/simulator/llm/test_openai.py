@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from automation_pipeline_tests.simulator.llm.asking import (
+from automation_pipeline_tests.simulator.llm.client import (
     CHAT,
     FICHE,
     MODEL,
@@ -79,10 +79,10 @@ def test_any_other_chat_follows_the_response_format(client: OpenAI, kind: str) -
         "additionalProperties": False,
         "$defs": {"size": {"type": "integer", "minimum": 3}},
     }
-    asked: Any = {"type": kind}
+    response_format: Any = {"type": kind}
     if kind == "json_schema":
-        asked["json_schema"] = {"name": "thing", "strict": True, "schema": schema}
-    answer = client.chat.completions.create(model=MODEL, messages=CHAT, response_format=asked)
+        response_format["json_schema"] = {"name": "thing", "strict": True, "schema": schema}
+    answer = client.chat.completions.create(model=MODEL, messages=CHAT, response_format=response_format)
     content = json.loads(answer.choices[0].message.content or "")
     assert content == (
         {"colour": "red", "sizes": [3, 3], "note": None} if kind == "json_schema" else content
@@ -121,7 +121,7 @@ def test_with_tools_the_model_searches_reads_and_then_judges(
     client: OpenAI, url: str, several: bool
 ) -> None:
     messages: Any = [{"role": "user", "content": tool_prompt(WITHDRAWAL)}]
-    asked: list[str] = []
+    called: list[str] = []
     for choice in ("required", "auto", "auto", "auto"):
         answer = client.chat.completions.create(
             model=MODEL,
@@ -133,7 +133,7 @@ def test_with_tools_the_model_searches_reads_and_then_judges(
         message = answer.choices[0].message
         if not message.tool_calls:
             break
-        asked += [call.function.name for call in message.tool_calls]
+        called += [call.function.name for call in message.tool_calls]
         messages.append(message.model_dump(exclude_none=True))
         for call in message.tool_calls:
             messages.append(
@@ -143,7 +143,7 @@ def test_with_tools_the_model_searches_reads_and_then_judges(
                     "content": json.dumps(_result(call.function)),
                 }
             )
-    assert asked == ["searchTranscript"] * (2 if several else 1) + ["getTranscriptChunks"]
+    assert called == ["searchTranscript"] * (2 if several else 1) + ["getTranscriptChunks"]
     finding = Finding.model_validate_json(message.content or "")
     assert [point.statut for point in finding.points_controle] == ["PRESENT", "ABSENT"]
     citation = finding.points_controle[0].citations[0]

@@ -1,5 +1,4 @@
-"""Answers that are cut, broken or never come, and that tokens are counted only for what was really
-given."""
+"""Answers of the model that are cut, corrupted or missing. Only answers that reach the caller count their tokens."""
 
 import json
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from openai import OpenAI
 
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.simulator.llm.asking import (
+from automation_pipeline_tests.simulator.llm.client import (
     CHAT,
     FICHE,
     MODEL,

@@ -1,5 +1,5 @@
-"""The simulated Pusher: signed calls within the limits are taken as a whole, all others are refused
-with a reason."""
+"""The simulated Pusher publishes the events of signed calls within the limits, and refuses all other calls with a
+reason."""
 
 import hashlib
 import hmac
@@ -29,23 +29,23 @@ def an_event(**fields: Any) -> dict[str, Any]:
 def signed(
     method: str, path: str, body: bytes, secret: str = PUSHER_SECRET, **changed: str
 ) -> dict[str, str]:
-    """As the protocol document says it, by hand."""
+    """Sign a call as the protocol documentation describes."""
     query = {
         "auth_key": PUSHER_KEY,
         "auth_timestamp": str(int(time.time())),
         "auth_version": "1.0",
         "body_md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
     } | {name: value for name, value in changed.items() if name != "auth_signature"}
-    result = "\n".join([method, path, "&".join(f"{name}={query[name]}" for name in sorted(query))])
-    signature = hmac.new(secret.encode(), result.encode(), hashlib.sha256).hexdigest()
+    signed_text = "\n".join([method, path, "&".join(f"{name}={query[name]}" for name in sorted(query))])
+    signature = hmac.new(secret.encode(), signed_text.encode(), hashlib.sha256).hexdigest()
     return {**query, "auth_signature": changed.get("auth_signature", signature)}
 
 
-def post(url: str, path: str, posted: object, **how: str) -> httpx.Response:
+def post(url: str, path: str, posted: object, **changed: str) -> httpx.Response:
     body = json.dumps(posted).encode()
     return httpx.post(
         f"{url}{path}",
-        params=signed("POST", path, body, **how),
+        params=signed("POST", path, body, **changed),
         content=body,
         verify=NO_CERTIFICATES,
     )
@@ -75,7 +75,7 @@ def test_events_are_listed_in_the_order_in_which_they_were_published(simulator_u
 
 
 @every_case(
-    "how",
+    "changed",
     [
         {"secret": "another secret"},
         {"auth_key": "another key"},
@@ -88,9 +88,9 @@ def test_events_are_listed_in_the_order_in_which_they_were_published(simulator_u
     ],
 )
 def test_a_call_without_the_signature_of_the_application_is_refused(
-    simulator_url: str, how: dict[str, str]
+    simulator_url: str, changed: dict[str, str]
 ) -> None:
-    answer = post(simulator_url, EVENTS, an_event(), **how)
+    answer = post(simulator_url, EVENTS, an_event(), **changed)
     assert (answer.status_code, shown(simulator_url)) == (401, [])
     assert PUSHER_SECRET not in answer.text
 

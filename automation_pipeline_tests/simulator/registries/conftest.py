@@ -1,10 +1,10 @@
-"""Registries of the test's own, and those of the running simulator without their limits."""
+"""Registries in the process of the test, and those of the running simulator without their limits."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from automation_pipeline_tests.simulator.registries.asking import Asking
+from automation_pipeline_tests.simulator.registries.client import RegistriesClient
 from automation_pipeline_tests.simulator_control import (
     NO_REGISTRY_LIMITS,
     REGISTRY_LIMITS,
@@ -13,8 +13,8 @@ from automation_pipeline_tests.simulator_control import (
 
 
 @pytest.fixture
-def asking() -> Asking:
-    return Asking()
+def registries() -> RegistriesClient:
+    return RegistriesClient()
 
 
 @pytest.fixture

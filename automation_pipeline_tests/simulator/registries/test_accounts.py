@@ -1,12 +1,12 @@
-"""INPI's account, on a clock that stands."""
+"""INPI's account, with a fake clock."""
 
 import base64
 import json
 
 import pytest
 
-from automation_pipeline.simulator.registries.state import Account, Entry
-from automation_pipeline_tests.simulator.registries.asking import FakeClock
+from automation_pipeline.simulator.registries.state import Account, LoginResult
+from automation_pipeline_tests.simulator.registries.client import FakeClock
 
 
 @pytest.fixture
@@ -20,17 +20,17 @@ def account(clock: FakeClock) -> Account:
 
 
 def test_five_wrong_passwords_in_a_row_block_the_account(account: Account) -> None:
-    tried = [account.enter("user", password) for password in ("no", "no", "no", "no", "right")]
-    assert tried == [Entry.WRONG] * 4 + [Entry.OPEN]
-    tried = [account.enter("user", password) for password in ("no", "no", "no", "no", "é", "right")]
-    assert tried == [Entry.WRONG] * 5 + [Entry.BLOCKED]
-    account.forget()
-    assert account.enter("user", "right") is Entry.OPEN
+    tried = [account.log_in("user", password) for password in ("no", "no", "no", "no", "right")]
+    assert tried == [LoginResult.WRONG] * 4 + [LoginResult.OPEN]
+    tried = [account.log_in("user", password) for password in ("no", "no", "no", "no", "é", "right")]
+    assert tried == [LoginResult.WRONG] * 5 + [LoginResult.BLOCKED]
+    account.reset()
+    assert account.log_in("user", "right") is LoginResult.OPEN
 
 
 def test_an_unknown_account_blocks_no_other(account: Account) -> None:
-    assert [account.enter("stranger", "right") for _ in range(9)] == [Entry.WRONG] * 9
-    assert account.enter("user", "right") is Entry.OPEN
+    assert [account.log_in("stranger", "right") for _ in range(9)] == [LoginResult.WRONG] * 9
+    assert account.log_in("user", "right") is LoginResult.OPEN
 
 
 def test_a_token_expires_after_an_hour_and_contains_that_time(

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.simulator.registries.asking import DANONE, Asking
+from automation_pipeline_tests.simulator.registries.client import DANONE, RegistriesClient
 from automation_pipeline_tests.simulator_control import INPI_USERNAME
 
 
-def told(asking: Asking, siren: str) -> Any:
-    answer = asking.inpi(siren, asking.token())
+def company_document(registries: RegistriesClient, siren: str) -> Any:
+    answer = registries.inpi(siren, registries.token())
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def test_a_login_gives_a_token_for_companies(asking: Asking) -> None:
-    given = asking.login().json()
+def test_a_login_gives_a_token_for_companies(registries: RegistriesClient) -> None:
+    given = registries.login().json()
     assert given["user"]["email"] == INPI_USERNAME
-    document = asking.inpi(DANONE, given["token"]).json()
+    document = registries.inpi(DANONE, given["token"]).json()
     formality = document["formality"]
     company = formality["content"]["personneMorale"]
     enterprise = company["identite"]["entreprise"]
@@ -51,19 +51,19 @@ def test_a_login_gives_a_token_for_companies(asking: Asking) -> None:
     ],
 )
 def test_the_shape_of_a_company_depends_on_its_owner(
-    asking: Asking, kind: str, shape: str, letter: str
+    registries: RegistriesClient, kind: str, shape: str, letter: str
 ) -> None:
-    formality = told(asking, asking.kinds(kind)[0])["formality"]
+    formality = company_document(registries, registries.kinds(kind)[0])["formality"]
     assert formality["typePersonne"] == letter
     assert set(formality["content"]) == {"natureCreation", shape}
 
 
-def test_both_registries_have_the_same_company(asking: Asking) -> None:
-    for siren in asking.kinds("company", 5):
-        (found,) = asking.found(siren)
-        asking.state.search.forget()
-        asking.state.inpi_logins.forget()
-        content = told(asking, siren)["formality"]["content"]
+def test_both_registries_have_the_same_company(registries: RegistriesClient) -> None:
+    for siren in registries.kinds("company", 5):
+        (found,) = registries.found(siren)
+        registries.state.search.reset()
+        registries.state.inpi_logins.reset()
+        content = company_document(registries, siren)["formality"]["content"]
         enterprise = content["personneMorale"]["identite"]["entreprise"]
         assert enterprise["denomination"] == found["nom_raison_sociale"]
         assert enterprise["codeApe"] == found["activite_principale"].replace(".", "")
@@ -71,13 +71,13 @@ def test_both_registries_have_the_same_company(asking: Asking) -> None:
         assert content["natureCreation"]["dateCreation"] == found["date_creation"]
 
 
-def test_a_ceased_company_is_struck_off(asking: Asking) -> None:
-    company = told(asking, asking.kinds("ceased")[0])["formality"]["content"]["personneMorale"]
+def test_a_ceased_company_is_struck_off(registries: RegistriesClient) -> None:
+    company = company_document(registries, registries.kinds("ceased")[0])["formality"]["content"]["personneMorale"]
     assert company["detailCessationEntreprise"]["dateRadiation"]
 
 
-def test_a_masked_person_has_no_name(asking: Asking) -> None:
-    formality = told(asking, asking.kinds("masked")[0])["formality"]
+def test_a_masked_person_has_no_name(registries: RegistriesClient) -> None:
+    formality = company_document(registries, registries.kinds("masked")[0])["formality"]
     person = formality["content"]["personnePhysique"]
     assert formality["diffusionCommerciale"] is False
     assert person["identite"]["entrepreneur"]["descriptionPersonne"]["nom"] is None
@@ -86,85 +86,85 @@ def test_a_masked_person_has_no_name(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("siren", ["508799673", "981418494", "123456789"])
-def test_some_companies_have_hardly_any_data(asking: Asking, siren: str) -> None:
-    assert told(asking, siren)["formality"]["content"] == {"personneMorale": {}}
+def test_some_companies_have_hardly_any_data(registries: RegistriesClient, siren: str) -> None:
+    assert company_document(registries, siren)["formality"]["content"] == {"personneMorale": {}}
 
 
 @pytest.mark.parametrize("kind", ["unknown", "association", "public", "young"])
-def test_companies_that_inpi_lacks_are_not_found(asking: Asking, kind: str) -> None:
-    assert asking.inpi(asking.kinds(kind)[0], asking.token()).status_code == 404
+def test_companies_that_inpi_lacks_are_not_found(registries: RegistriesClient, kind: str) -> None:
+    assert registries.inpi(registries.kinds(kind)[0], registries.token()).status_code == 404
 
 
-def test_young_companies_are_found_once_inpi_has_them(asking: Asking) -> None:
-    asking.set_up(young_at_inpi=True)
-    assert asking.inpi(asking.kinds("young")[0], asking.token()).status_code == 200
+def test_young_companies_are_found_once_inpi_has_them(registries: RegistriesClient) -> None:
+    registries.set_up(young_at_inpi=True)
+    assert registries.inpi(registries.kinds("young")[0], registries.token()).status_code == 200
 
 
-def test_an_invalid_number_is_a_bad_request(asking: Asking) -> None:
-    assert asking.inpi("12345", asking.token()).status_code == 400
+def test_an_invalid_number_is_a_bad_request(registries: RegistriesClient) -> None:
+    assert registries.inpi("12345", registries.token()).status_code == 400
 
 
 @every_case("body", ["", "[]", "{", "{}", '{"username": "a"}', '{"username": 1, "password": "b"}'])
-def test_a_login_without_name_or_password_is_a_bad_request(asking: Asking, body: str) -> None:
-    assert asking.client.post("/registries/inpi/api/sso/login", content=body).status_code == 400
+def test_a_login_without_name_or_password_is_a_bad_request(registries: RegistriesClient, body: str) -> None:
+    assert registries.client.post("/registries/inpi/api/sso/login", content=body).status_code == 400
 
 
-def test_five_wrong_passwords_block_the_account(asking: Asking) -> None:
-    assert [asking.login("wrong").status_code for _ in range(5)] == [401] * 5
-    answer = asking.login()
+def test_five_wrong_passwords_block_the_account(registries: RegistriesClient) -> None:
+    assert [registries.login("wrong").status_code for _ in range(5)] == [401] * 5
+    answer = registries.login()
     assert (answer.status_code, answer.json()["code"]) == (403, 403)
-    assert asking.shown()["inpi_blocked"] is True
+    assert registries.shown()["inpi_blocked"] is True
 
 
-def test_a_token_expires_after_an_hour_and_can_be_replaced(asking: Asking) -> None:
-    token = asking.token()
-    asking.clock.now += 3599
-    assert asking.inpi(DANONE, token).status_code == 200
-    asking.clock.now += 1
-    assert asking.inpi(DANONE, token).status_code == 401
-    assert asking.inpi(DANONE, asking.token()).status_code == 200
-    assert asking.inpi(DANONE, "").status_code == 401
+def test_a_token_expires_after_an_hour_and_can_be_replaced(registries: RegistriesClient) -> None:
+    token = registries.token()
+    registries.clock.now += 3599
+    assert registries.inpi(DANONE, token).status_code == 200
+    registries.clock.now += 1
+    assert registries.inpi(DANONE, token).status_code == 401
+    assert registries.inpi(DANONE, registries.token()).status_code == 200
+    assert registries.inpi(DANONE, "").status_code == 401
 
 
-def test_tokens_can_be_expired_at_once(asking: Asking) -> None:
-    token = asking.token()
-    assert asking.client.delete("/_sim/registries/tokens").json() == {"expired": 1}
-    assert asking.inpi(DANONE, token).status_code == 401
+def test_tokens_can_be_expired_at_once(registries: RegistriesClient) -> None:
+    token = registries.token()
+    assert registries.client.delete("/_sim/registries/tokens").json() == {"expired": 1}
+    assert registries.inpi(DANONE, token).status_code == 401
 
 
-def test_too_many_calls_per_minute_are_a_ban_of_ten_minutes(asking: Asking) -> None:
-    asking.set_up(inpi_per_minute=3)
-    token = asking.token()
-    assert [asking.inpi(DANONE, token).status_code for _ in range(3)] == [200, 200, 429]
-    asking.clock.now += 599
-    refused = asking.inpi(DANONE, token)
+def test_too_many_calls_per_minute_are_a_ban_of_ten_minutes(registries: RegistriesClient) -> None:
+    registries.set_up(inpi_per_minute=3)
+    token = registries.token()
+    assert [registries.inpi(DANONE, token).status_code for _ in range(3)] == [200, 200, 429]
+    registries.clock.now += 599
+    refused = registries.inpi(DANONE, token)
     assert (refused.status_code, "retry-after" in refused.headers) == (429, False)
-    assert asking.login().status_code == 429
-    asking.clock.now += 1
-    assert asking.inpi(DANONE, token).status_code == 200
-    assert asking.shown()["inpi_bans"] == 1
+    assert registries.login().status_code == 429
+    registries.clock.now += 1
+    assert registries.inpi(DANONE, token).status_code == 200
+    assert registries.shown()["inpi_bans"] == 1
 
 
-def test_more_than_five_logins_in_half_a_minute_are_a_ban(asking: Asking) -> None:
-    asking.set_up(inpi_ban_seconds=60)
-    assert [asking.login().status_code for _ in range(6)] == [200] * 5 + [429]
-    asking.clock.now += 59
-    assert asking.login().status_code == 429
-    asking.clock.now += 1
-    assert asking.login().status_code == 200
+def test_more_than_five_logins_in_half_a_minute_are_a_ban(registries: RegistriesClient) -> None:
+    registries.set_up(inpi_ban_seconds=60)
+    assert [registries.login().status_code for _ in range(6)] == [200] * 5 + [429]
+    registries.clock.now += 59
+    assert registries.login().status_code == 429
+    registries.clock.now += 1
+    assert registries.login().status_code == 200
 
 
-def test_calls_above_the_daily_quota_are_refused_without_a_ban(asking: Asking) -> None:
-    asking.set_up(inpi_per_day=2, inpi_token_seconds=86_400)
-    token = asking.token()
-    assert [asking.inpi(DANONE, token).status_code for _ in range(3)] == [200, 200, 429]
-    asking.clock.now += 86_399
-    assert asking.inpi(DANONE, token).status_code == 429
-    asking.clock.now += 1
-    assert asking.inpi(DANONE, asking.token()).status_code == 200
-    assert asking.shown()["inpi_bans"] == 0
+def test_calls_above_the_daily_quota_are_refused_without_a_ban(registries: RegistriesClient) -> None:
+    registries.set_up(inpi_per_day=2, inpi_token_seconds=86_400)
+    token = registries.token()
+    assert [registries.inpi(DANONE, token).status_code for _ in range(3)] == [200, 200, 429]
+    registries.clock.now += 86_399
+    assert registries.inpi(DANONE, token).status_code == 429
+    registries.clock.now += 1
+    assert registries.inpi(DANONE, registries.token()).status_code == 200
+    assert registries.shown()["inpi_bans"] == 0
 
 
-def test_the_default_limits_are_those_of_inpi(asking: Asking) -> None:
-    token = asking.token()
-    assert [asking.inpi(DANONE, token).status_code for _ in range(180)] == [200] * 179 + [429]
+def test_the_default_limits_are_those_of_inpi(registries: RegistriesClient) -> None:
+    token = registries.token()
+    assert [registries.inpi(DANONE, token).status_code for _ in range(180)] == [200] * 179 + [429]

@@ -1,12 +1,12 @@
-"""Windows of time and bans, on a clock that stands."""
+"""Sliding windows and bans, with a fake clock."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from automation_pipeline.simulator.registries.control import peak
-from automation_pipeline.simulator.registries.state import Bans, Window, whole
+from automation_pipeline.simulator.registries.state import Bans, Window, whole_seconds
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.simulator.registries.asking import FakeClock
+from automation_pipeline_tests.simulator.registries.client import FakeClock
 
 
 def test_a_full_window_gives_the_wait_until_the_next_call() -> None:
@@ -30,7 +30,7 @@ def test_a_limit_of_0_is_no_limit_and_counts_nothing() -> None:
     assert {window.take() for _ in range(100)} == {0}
     window.limit = 2
     assert [window.take(), window.take(), window.take()] == [0, 0, 10]
-    window.forget()
+    window.reset()
     assert window.take() == 0
 
 
@@ -41,12 +41,12 @@ steps_of_time = st.lists(st.integers(0, 16).map(lambda eighths: eighths / 8), ma
 @given(st.integers(1, 5), steps_of_time)
 def test_no_window_admits_more_calls_than_its_limit(limit: int, steps: list[float]) -> None:
     clock = FakeClock()
-    window, let_in = Window(limit, 3, clock), list[float]()
+    window, admitted = Window(limit, 3, clock), list[float]()
     for step in steps:
         clock.now += step
         if window.take() == 0:
-            let_in.append(clock.now)
-    assert peak(let_in, 3) <= limit
+            admitted.append(clock.now)
+    assert peak(admitted, 3) <= limit
 
 
 @given(st.integers(1, 5), steps_of_time)
@@ -56,7 +56,7 @@ def test_a_call_after_the_wait_passes_the_window(limit: int, steps: list[float])
     for step in steps:
         clock.now += step
         if wait := window.take():
-            clock.now += whole(wait)
+            clock.now += whole_seconds(wait)
             assert window.take() == 0
 
 
@@ -71,10 +71,10 @@ def test_calls_during_a_ban_do_not_extend_it() -> None:
     bans.ban("a")
     bans.seconds = 0
     assert not bans.is_banned("a")
-    bans.forget()
+    bans.reset()
     assert bans.count == 0
 
 
 @every_case(("seconds", "expected"), [(0.01, 1), (1, 1), (1.2, 2), (60, 60)])
 def test_a_wait_is_rounded_up_to_seconds(seconds: float, expected: int) -> None:
-    assert whole(seconds) == expected
+    assert whole_seconds(seconds) == expected

@@ -1,4 +1,4 @@
-"""How much at most in any window."""
+"""The peak of calls in a sliding window."""
 
 from automation_pipeline.simulator.registries.control import peak
 from automation_pipeline_tests.cases import every_case

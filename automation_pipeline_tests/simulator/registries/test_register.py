@@ -1,9 +1,9 @@
-"""The companies: the same for the same seed, and of every kind that a test wants."""
+"""The simulated companies: they depend on the seed, and there are some of every kind."""
 
 from automation_pipeline.simulator.registries.companies import (
     DRAWN_KINDS,
+    FIXED_COMPANIES,
     PEOPLE,
-    PINNED,
     Kind,
     Register,
     is_siren,
@@ -12,7 +12,7 @@ from automation_pipeline.simulator.registries.companies import (
 from automation_pipeline_tests.cases import every_case
 
 REGISTER = Register(7)
-PINNED_ONLY = {Kind.PUBLIC: 1, Kind.INCOMPLETE: 2, Kind.NAMELESS: 1}
+FIXED_ONLY = {Kind.PUBLIC: 1, Kind.INCOMPLETE: 2, Kind.NAMELESS: 1}
 
 
 def test_companies_depend_on_the_seed() -> None:
@@ -36,7 +36,7 @@ def test_every_kind_has_its_share(kind: Kind) -> None:
 
 
 def test_some_kinds_exist_only_among_the_known_companies() -> None:
-    assert {kind: len(REGISTER.sirens(9, kind)) for kind in PINNED_ONLY} == PINNED_ONLY
+    assert {kind: len(REGISTER.sirens(9, kind)) for kind in FIXED_ONLY} == FIXED_ONLY
 
 
 def test_drawn_companies_have_every_kind_and_are_mostly_ordinary() -> None:
@@ -88,11 +88,11 @@ def test_known_companies_have_the_same_head_office_with_every_seed(siren: str, s
 
 
 def test_establishments_of_known_companies_have_valid_numbers() -> None:
-    found = [company for siren in PINNED if (company := REGISTER.company(siren))]
-    assert len(found) == len(PINNED) - 1
+    found = [company for siren in FIXED_COMPANIES if (company := REGISTER.company(siren))]
+    assert len(found) == len(FIXED_COMPANIES) - 1
     assert all(is_siret(one.siret) for company in found for one in company.establishments)
 
 
 def test_known_companies_are_found_by_name() -> None:
-    assert [company.siren for company in REGISTER.named("danone")] == ["552032534"]
-    assert REGISTER.named("nobody is called so") == []
+    assert [company.siren for company in REGISTER.search_by_name("danone")] == ["552032534"]
+    assert REGISTER.search_by_name("no such name") == []

@@ -1,16 +1,15 @@
-"""The simulated shop as if just opened: 40 products of 3 variants, and a full bucket that nothing
-trickles into."""
+"""A simulated shop with 40 products of 3 variants, and a full bucket that is not refilled."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from automation_pipeline_tests.simulator.shop.asking import Asking
+from automation_pipeline_tests.simulator.shop.client import ShopClient
 from automation_pipeline_tests.simulator_control import configure_shop
 
 
 @pytest.fixture
-def shop(simulator_url: str) -> Iterator[Asking]:
+def shop(simulator_url: str) -> Iterator[ShopClient]:
     configure_shop(
         simulator_url,
         products=40,
@@ -19,8 +18,8 @@ def shop(simulator_url: str) -> Iterator[Asking]:
         maximum=2000,
         restore_rate=0,
     )
-    with Asking(simulator_url) as asking:
-        yield asking
+    with ShopClient(simulator_url) as client:
+        yield client
     configure_shop(
         simulator_url,
         products=40,

@@ -1,5 +1,4 @@
-"""The simulated shop's HTTP face: whom it answers, with what, and which faults strike which
-calls."""
+"""The HTTP API of the simulated shop: authentication, answers, errors and faults."""
 
 from uuid import UUID
 
@@ -9,10 +8,10 @@ import pytest
 from automation_pipeline.clients.shop import CATALOGUE, WHO
 from automation_pipeline.clients.shop import PRICES as CLIENTS_PRICES
 from automation_pipeline.clients.shop import WRITE as CLIENTS_WRITE
-from automation_pipeline_tests.simulator.shop.asking import (
+from automation_pipeline_tests.simulator.shop.client import (
     PAGE,
     PATH,
-    Asking,
+    ShopClient,
     number,
     product,
     variant,
@@ -23,7 +22,7 @@ from automation_pipeline_tests.waiting import wait_until
 WRONG = "[API] Invalid API key or access token (unrecognized login or wrong password)"
 
 
-def test_every_query_of_the_client_is_answered(shop: Asking) -> None:
+def test_every_query_of_the_client_is_answered(shop: ShopClient) -> None:
     catalogue = shop.data(CATALOGUE, first=120)
     found = {node["id"]: node for node in catalogue["productVariants"]["nodes"]}
     assert catalogue["shop"] == {"currencyCode": "EUR"}
@@ -40,7 +39,7 @@ def test_every_query_of_the_client_is_answered(shop: Asking) -> None:
     assert shop.data(WHO) == {"shop": {"currencyCode": "EUR"}}
 
 
-def test_pages_cover_the_whole_catalogue(shop: Asking) -> None:
+def test_pages_cover_the_whole_catalogue(shop: ShopClient) -> None:
     skus, after, more = [], None, True
     while more:
         page = shop.data(PAGE, first=50, after=after)["productVariants"]
@@ -49,14 +48,14 @@ def test_pages_cover_the_whole_catalogue(shop: Asking) -> None:
     assert skus == [f"SKU-{place}" for place in range(1, 121)]
 
 
-def test_products_have_pages_of_variants(shop: Asking) -> None:
-    asked = """{
+def test_products_have_pages_of_variants(shop: ShopClient) -> None:
+    query = """{
       products(first: 2) { edges { cursor node { id tags variants(first: 5) { nodes { sku } } } } }
       product(id: "gid://shopify/Product/7000002") { title }
       productVariant(id: "gid://shopify/ProductVariant/70000010002") { sku displayName inventoryItem { id } }
       none: product(id: "gid://shopify/ProductVariant/70000010002") { title }
     }"""
-    data = shop.data(asked)
+    data = shop.data(query)
     first, second = data["products"]["edges"]
     assert first["node"]["id"] == product(1)
     assert [one["sku"] for one in second["node"]["variants"]["nodes"]] == [
@@ -68,7 +67,7 @@ def test_products_have_pages_of_variants(shop: Asking) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "é"])
-def test_a_stranger_is_told_so(shop: Asking, token: str) -> None:
+def test_an_invalid_token_is_refused(shop: ShopClient, token: str) -> None:
     answer = shop.post(
         PATH, json={"query": WHO}, headers={"X-Shopify-Access-Token": token.encode()}
     )
@@ -77,7 +76,7 @@ def test_a_stranger_is_told_so(shop: Asking, token: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["2026", "latest", "2026-1"])
-def test_invalid_versions_are_refused(shop: Asking, version: str) -> None:
+def test_invalid_versions_are_refused(shop: ShopClient, version: str) -> None:
     answer = shop.post(PATH.replace("2026-10", version), json={"query": WHO})
     assert (answer.status_code, answer.json()) == (404, {"errors": "Not Found"})
     assert shop.post(PATH.replace("2026-10", "unstable"), json={"query": WHO}).status_code == 200
@@ -86,7 +85,7 @@ def test_invalid_versions_are_refused(shop: Asking, version: str) -> None:
 @pytest.mark.parametrize(
     "body", ["", "[]", "{", '{"query": 5}', '{"query": "{shop{name}}", "variables": []}']
 )
-def test_a_body_without_a_query_is_a_bad_request(shop: Asking, body: str) -> None:
+def test_a_body_without_a_query_is_a_bad_request(shop: ShopClient, body: str) -> None:
     answer = shop.post(PATH, content=body)
     assert (answer.status_code, type(answer.json()["errors"])) == (400, str)
 
@@ -102,20 +101,20 @@ def test_a_body_without_a_query_is_a_bad_request(shop: Asking, body: str) -> Non
     ],
 )
 def test_a_document_that_cannot_be_executed_has_errors_and_no_data(
-    shop: Asking, query: str
+    shop: ShopClient, query: str
 ) -> None:
-    answer = shop.ask(query)
+    answer = shop.send_query(query)
     assert (answer.status_code, set(answer.json())) == (200, {"errors"})
     assert shop.totals()["spent"] == 0
 
 
-def test_every_answer_has_its_own_request_id(shop: Asking) -> None:
+def test_every_answer_has_its_own_request_id(shop: ShopClient) -> None:
     add_faults(shop.url, {"route": "shop.graphql", "item": "catalogue", "status": 503})
     answers = [
-        shop.ask(WHO),
-        shop.ask(WHO),
-        shop.ask("{"),
-        shop.ask(PAGE, first=1),
+        shop.send_query(WHO),
+        shop.send_query(WHO),
+        shop.send_query("{"),
+        shop.send_query(PAGE, first=1),
         shop.post(PATH, headers={"X-Shopify-Access-Token": ""}),
     ]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 503, 401]
@@ -123,27 +122,27 @@ def test_every_answer_has_its_own_request_id(shop: Asking) -> None:
 
 
 @pytest.mark.parametrize("status", [402, 423, 429, 500, 503])
-def test_faults_apply_by_kind_of_call_and_have_shopifys_format(shop: Asking, status: int) -> None:
+def test_faults_apply_by_kind_of_call_and_have_shopifys_format(shop: ShopClient, status: int) -> None:
     add_faults(
         shop.url,
         {"route": "shop.graphql", "item": "7000002", "status": status, "retry_after": "2.0"},
     )
     written = {"variants": [{"id": variant(2), "price": "5.00"}]}
-    answer = shop.ask(CLIENTS_WRITE, productId=product(2), **written)
+    answer = shop.send_query(CLIENTS_WRITE, productId=product(2), **written)
     assert (answer.status_code, answer.headers["retry-after"]) == (status, "2.0")
     assert isinstance(answer.json()["errors"], str)
     assert shop.write({"id": variant(1), "price": "5.00"})["userErrors"] == []
-    shop.ask(PAGE, first=1)
-    shop.ask(WHO)
+    shop.send_query(PAGE, first=1)
+    shop.send_query(WHO)
     asked = {
         item: call_count(shop.url, item, "shop.graphql")
         for item in ("7000001", "7000002", "catalogue", "read")
     }
-    assert asked == {"7000001": 1, "7000002": 1, "catalogue": 1, "read": 1}
+    assert counted == {"7000001": 1, "7000002": 1, "catalogue": 1, "read": 1}
     assert shop.totals()["writes"] == {number(1): 1}
 
 
-def test_a_dropped_call_may_change_prices_or_not(shop: Asking) -> None:
+def test_a_dropped_call_may_change_prices_or_not(shop: ShopClient) -> None:
     add_faults(
         shop.url,
         {"route": "shop.graphql", "item": "7000001", "drop": True},
@@ -156,7 +155,7 @@ def test_a_dropped_call_may_change_prices_or_not(shop: Asking) -> None:
     assert shop.prices(variant(2)) == ["5.00"]
 
 
-def test_a_call_that_hangs_after_its_work_has_changed_prices(shop: Asking) -> None:
+def test_a_call_that_hangs_after_its_work_has_changed_prices(shop: ShopClient) -> None:
     add_faults(shop.url, {"route": "shop.graphql", "item": "7000001", "hang": True, "after": True})
     given = {"productId": product(), "variants": [{"id": variant(), "price": "5.00"}]}
     with pytest.raises(httpx.ReadTimeout):
@@ -164,12 +163,12 @@ def test_a_call_that_hangs_after_its_work_has_changed_prices(shop: Asking) -> No
     wait_until(lambda: shop.totals()["writes"] == {number(): 1})
 
 
-def test_a_fault_can_throttle_a_call_without_effect(shop: Asking) -> None:
+def test_a_fault_can_throttle_a_call_without_effect(shop: ShopClient) -> None:
     add_faults(
         shop.url, {"route": "shop.graphql", "item": "7000001", "body": "throttled", "first": 1}
     )
     given = {"productId": product(), "variants": [{"id": variant(), "price": "5.00"}]}
-    answer = shop.ask(CLIENTS_WRITE, **given)
+    answer = shop.send_query(CLIENTS_WRITE, **given)
     assert (answer.status_code, answer.json()) == (
         200,
         {
@@ -190,7 +189,7 @@ def test_a_fault_can_throttle_a_call_without_effect(shop: Asking) -> None:
     totals = shop.totals()
     assert (totals["writes"], totals["spent"], totals["throttled"]) == ({}, 0, 0)
     assert (
-        shop.ask(CLIENTS_WRITE, **given).json()["data"]["productVariantsBulkUpdate"]["userErrors"]
+        shop.send_query(CLIENTS_WRITE, **given).json()["data"]["productVariantsBulkUpdate"]["userErrors"]
         == []
     )
 
@@ -209,7 +208,7 @@ def test_a_fault_can_throttle_a_call_without_effect(shop: Asking) -> None:
     ],
 )
 def test_a_fault_rule_of_another_provider_is_refused(
-    shop: Asking, rule: dict[str, object], complaint: str
+    shop: ShopClient, rule: dict[str, object], complaint: str
 ) -> None:
     answer = shop.post("/_sim/faults", json=rule)
     assert answer.status_code == 422

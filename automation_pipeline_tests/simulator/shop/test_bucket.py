@@ -1,4 +1,4 @@
-"""The bucket of points, on a clock of the test's own."""
+"""The bucket of points, with a fake clock."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from automation_pipeline.simulator.shop.state import Bucket
 
-SLACK = 1e-6
+TOLERANCE = 1e-6
 
 
 @dataclass
-class Clock:
+class FakeClock:
     now: float = 1000.0
 
     def __call__(self) -> float:
@@ -27,30 +27,30 @@ steps = st.lists(st.tuples(st.floats(0, 30, allow_nan=False), points, st.floats(
 def test_the_level_stays_between_zero_and_the_maximum(
     steps: list[tuple[float, float, float]], maximum: float, rate: float
 ) -> None:
-    """Whatever share of its cost each call gets back."""
-    clock = Clock()
+    """Each call gets back any share of its cost."""
+    clock = FakeClock()
     bucket = Bucket(maximum, rate, clock)
-    for waited, cost, share in steps:
-        clock.now += waited
+    for seconds, cost, share in steps:
+        clock.now += seconds
         level = bucket.level()
         assert bucket.take(cost) is (cost <= level)
-        assert bucket.level() >= -SLACK
-        assert bucket.spent <= maximum + rate * (clock.now - 1000) + SLACK
+        assert bucket.level() >= -TOLERANCE
+        assert bucket.spent <= maximum + rate * (clock.now - 1000) + TOLERANCE
         if cost <= level:
             bucket.give_back(cost * share)
-        assert -SLACK <= bucket.lowest <= bucket.level() <= maximum
+        assert -TOLERANCE <= bucket.lowest <= bucket.level() <= maximum
 
 
 @given(steps)
 def test_a_throttled_call_costs_nothing(steps: list[tuple[float, float, float]]) -> None:
-    bucket = Bucket(100, 0, Clock())
+    bucket = Bucket(100, 0, FakeClock())
     taken = sum(cost for _, cost, _ in steps if bucket.take(cost))
     assert bucket.spent == pytest.approx(taken)
     assert bucket.level() == pytest.approx(100 - taken)
 
 
 def test_points_return_at_the_rate_up_to_the_maximum() -> None:
-    clock = Clock()
+    clock = FakeClock()
     bucket = Bucket(2000, 100, clock)
     assert [bucket.take(1990), bucket.take(11), bucket.throttled] == [True, False, 1]
     clock.now += 0.25
@@ -60,7 +60,7 @@ def test_points_return_at_the_rate_up_to_the_maximum() -> None:
 
 
 def test_a_new_rate_applies_at_once_and_a_new_maximum_fills_the_bucket() -> None:
-    clock = Clock()
+    clock = FakeClock()
     bucket = Bucket(1000, 10, clock)
     bucket.take(1000)
     clock.now += 10
@@ -69,5 +69,5 @@ def test_a_new_rate_applies_at_once_and_a_new_maximum_fills_the_bucket() -> None
     assert bucket.level() == 110
     bucket.set_maximum(50)
     assert (bucket.level(), bucket.lowest, bucket.spent) == (50, 50, 1000)
-    bucket.forget()
+    bucket.reset()
     assert (bucket.level(), bucket.spent) == (50, 0)

@@ -1,4 +1,4 @@
-"""What the simulated shop sells: the same for the same seed, plausible, and odd here and there."""
+"""The catalogue of the simulated shop: it depends on the seed, and contains usual and unusual prices."""
 
 from decimal import Decimal
 
@@ -43,7 +43,7 @@ def test_amounts_have_the_decimal_places_of_their_currency(currency: str, places
 
 
 @every_case(
-    ("products", "variants", "is_good"),
+    ("products", "variants", "is_valid"),
     [
         (0, 1, True),
         (1, 2048, True),
@@ -54,6 +54,6 @@ def test_amounts_have_the_decimal_places_of_their_currency(currency: str, places
         (1, 2049, False),
     ],
 )
-def test_a_catalogue_has_a_maximum_size(products: int, variants: int, is_good: bool) -> None:
-    assert (size_fault(products, variants) is None) is is_good
-    assert not is_good or products * variants <= MOST_VARIANTS
+def test_a_catalogue_has_a_maximum_size(products: int, variants: int, is_valid: bool) -> None:
+    assert (size_fault(products, variants) is None) is is_valid
+    assert not is_valid or products * variants <= MOST_VARIANTS

@@ -1,16 +1,15 @@
-"""The points of the simulated shop: what calls ask for, what they cost in the end, and when there
-are too few."""
+"""The points of the simulated shop: the requested and the actual cost of a call, and throttling."""
 
 from typing import Any
 
 import pytest
 
 from automation_pipeline.clients.shop import CATALOGUE
-from automation_pipeline_tests.simulator.shop.asking import (
+from automation_pipeline_tests.simulator.shop.client import (
     PAGE,
     PRICES,
     WRITE,
-    Asking,
+    ShopClient,
     number,
     product,
     variant,
@@ -41,9 +40,9 @@ FRAGMENT = "{ productVariants(first: 10) { ...Page } } fragment Page on ProductV
     ],
 )
 def test_points_for_missing_objects_are_refunded(
-    shop: Asking, query: str, variables: dict[str, Any], requested: int, actual: int
+    shop: ShopClient, query: str, variables: dict[str, Any], requested: int, actual: int
 ) -> None:
-    answer = shop.ask(query, **variables).json()
+    answer = shop.send_query(query, **variables).json()
     assert answer["extensions"]["cost"] == {
         "requestedQueryCost": requested,
         "actualQueryCost": actual,
@@ -62,7 +61,7 @@ def test_points_for_missing_objects_are_refunded(
 
 
 def test_a_query_of_more_than_1000_points_is_always_refused(
-    shop: Asking,
+    shop: ShopClient,
 ) -> None:
     wide = "{ products(first: 200) { nodes { variants(first: 3) { nodes { id } } } } }"
     assert shop.code(wide) == "MAX_COST_EXCEEDED"
@@ -72,18 +71,18 @@ def test_a_query_of_more_than_1000_points_is_always_refused(
 @pytest.mark.parametrize(
     ("first", "message"), [(251, "first must be"), (-1, "first must be"), (None, "you must prov")]
 )
-def test_a_page_has_at_most_250(shop: Asking, first: int | None, message: str) -> None:
+def test_a_page_has_at_most_250(shop: ShopClient, first: int | None, message: str) -> None:
     query = "query ($n: Int) { productVariants(first: $n) { nodes { id } } }"
-    assert message in shop.ask(query, n=first).json()["errors"][0]["message"]
+    assert message in shop.send_query(query, n=first).json()["errors"][0]["message"]
 
 
-def test_an_empty_bucket_throttles_calls(shop: Asking) -> None:
+def test_an_empty_bucket_throttles_calls(shop: ShopClient) -> None:
     configure_shop(shop.url, maximum=25)
     given = {"product": product(), "variants": [{"id": variant(), "price": "5"}]}
     for _ in range(2):
         shop.data(WRITE, **given)
     assert shop.code(WRITE, **given) == "THROTTLED"
-    answer = shop.ask(WRITE, **given)
+    answer = shop.send_query(WRITE, **given)
     assert (answer.status_code, set(answer.json())) == (200, {"errors", "extensions"})
     assert answer.json()["extensions"]["cost"] == {
         "requestedQueryCost": 10,
@@ -94,7 +93,7 @@ def test_an_empty_bucket_throttles_calls(shop: Asking) -> None:
     assert (totals["throttled"], totals["spent"], totals["writes"]) == (2, 20, {number(): 2})
 
 
-def test_of_several_operations_the_named_one_is_executed(shop: Asking) -> None:
+def test_of_several_operations_the_named_one_is_executed(shop: ShopClient) -> None:
     both = "query A { shop { name } } query B { shop { currencyCode } }"
     answer = shop.post(
         "/admin/api/2026-10/graphql.json", json={"query": both, "operationName": "B"}

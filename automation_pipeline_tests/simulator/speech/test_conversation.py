@@ -1,5 +1,4 @@
-"""What is said: the same every time, different by fiche, within the call's length, true to the
-fiche."""
+"""Transcripts of calls: they are deterministic, differ by fiche, fit into the call and agree with the fiche."""
 
 import re
 from collections import Counter
@@ -23,7 +22,7 @@ from automation_pipeline.simulator.speech.conversation import QUESTIONS, generic
 from automation_pipeline.simulator.speech.phrases import PHRASES
 from automation_pipeline_tests.cases import every_case
 
-# What an audit would look for, and the one phase that says it.
+# The keywords that an audit searches for, and the only phase that contains them.
 KEYWORDS = {
     r"ORIAS|courtier|courtage inscrite": Phase.PRESENTATION,
     r"enregistr": Phase.RECORDING_NOTICE,
@@ -55,29 +54,29 @@ def conversations() -> Sequence[tuple[Fiche, Recording, Transcript]]:
 def test_a_keyword_occurs_in_every_version_of_its_phase_and_in_no_other(
     keyword: str, phase: Phase
 ) -> None:
-    said_in = {
+    phases = {
         spoken
         for spoken, versions in PHRASES.items()
         for lines in versions
         if re.search(keyword, " ".join(lines))
     }
-    assert said_in == {phase}
+    assert phases == {phase}
     assert all(re.search(keyword, " ".join(lines)) for lines in PHRASES[phase])
     assert not any(re.search(keyword, " ".join(lines)) for lines in QUESTIONS)
 
 
 def test_a_transcript_has_only_the_keywords_of_its_phases() -> None:
-    for _, _, received in conversations():
+    for _, _, transcript in conversations():
         for keyword, phase in KEYWORDS.items():
-            assert bool(re.search(keyword, received.text)) == (phase in received.phases), (
+            assert bool(re.search(keyword, transcript.text)) == (phase in transcript.phases), (
                 keyword,
-                received.text,
+                transcript.text,
             )
 
 
 def test_a_conversation_depends_on_the_seed() -> None:
     assert [conversation(fiche, call) for fiche, call, _ in conversations()[:40]] == [
-        received for *_, received in conversations()[:40]
+        transcript for *_, transcript in conversations()[:40]
     ]
     other = World(8, 120, vary=False).fiche(fiches()[3].id)
     assert other
@@ -95,15 +94,15 @@ def test_a_conversation_depends_on_the_seed() -> None:
     ],
 )
 def test_some_sales_lack_phases(phase: Phase, low: float, high: float) -> None:
-    sales = [received for *_, received in conversations() if received.kind is CallKind.SALES]
-    assert low < sum(phase in received.phases for received in sales) / len(sales) < high
+    sales = [transcript for *_, transcript in conversations() if transcript.kind is CallKind.SALES]
+    assert low < sum(phase in transcript.phases for transcript in sales) / len(sales) < high
 
 
 def test_most_fiches_have_one_sale_and_every_other_kind_of_call_occurs() -> None:
-    kinds = Counter(received.kind for *_, received in conversations())
+    kinds = Counter(transcript.kind for *_, transcript in conversations())
     assert all(kinds[kind] >= 5 for kind in CallKind)
     sales = Counter(
-        fiche.id for fiche, _, received in conversations() if received.kind is CallKind.SALES
+        fiche.id for fiche, _, transcript in conversations() if transcript.kind is CallKind.SALES
     )
     assert set(sales.values()) == {1}
     assert len(sales) > 0.75 * len([fiche for fiche in fiches() if fiche.recordings])
@@ -111,34 +110,36 @@ def test_most_fiches_have_one_sale_and_every_other_kind_of_call_occurs() -> None
 
 
 def test_an_empty_transcript_has_neither_text_nor_words() -> None:
-    silent = [received for *_, received in conversations() if received.kind is CallKind.SILENT]
-    assert {(received.text, received.words, received.phases) for received in silent} == {
+    silent = [
+        transcript for *_, transcript in conversations() if transcript.kind is CallKind.SILENT
+    ]
+    assert {(transcript.text, transcript.words, transcript.phases) for transcript in silent} == {
         ("", (), ())
     }
 
 
-def check_times(received: Transcript, seconds: float) -> None:
-    assert all(0 <= word.start <= word.end <= seconds for word in received.words)
-    assert all(before.end == after.start for before, after in pairwise(received.words)), (
+def check_times(transcript: Transcript, seconds: float) -> None:
+    assert all(0 <= word.start <= word.end <= seconds for word in transcript.words)
+    assert all(before.end == after.start for before, after in pairwise(transcript.words)), (
         "spacings fill every gap"
     )
-    assert all((word.kind == "spacing") == bool(at % 2) for at, word in enumerate(received.words))
-    assert all(word.end > word.start for word in received.words)
+    assert all((word.kind == "spacing") == bool(at % 2) for at, word in enumerate(transcript.words))
+    assert all(word.end > word.start for word in transcript.words)
 
 
 def test_words_follow_one_another_within_the_recording() -> None:
-    for _, call, received in conversations():
-        check_times(received, call.duration_seconds)
+    for _, call, transcript in conversations():
+        check_times(transcript, call.duration_seconds)
 
 
 def test_two_speakers_alternate_with_audio_events() -> None:
     kinds: Counter[str] = Counter()
-    for _, _, received in conversations():
-        kinds.update(word.text for word in received.words if word.kind == "audio_event")
-        if received.kind is CallKind.SALES:
-            assert {word.speaker for word in received.words} == {"speaker_0", "speaker_1"}
+    for _, _, transcript in conversations():
+        kinds.update(word.text for word in transcript.words if word.kind == "audio_event")
+        if transcript.kind is CallKind.SALES:
+            assert {word.speaker for word in transcript.words} == {"speaker_0", "speaker_1"}
             turns = sum(
-                before.speaker != after.speaker for before, after in pairwise(received.words)
+                before.speaker != after.speaker for before, after in pairwise(transcript.words)
             )
             assert turns >= 6
     assert kinds["(rire)"] > 20
@@ -146,15 +147,17 @@ def test_two_speakers_alternate_with_audio_events() -> None:
 
 
 def test_names_product_and_price_are_those_of_the_fiche() -> None:
-    for fiche, _, received in conversations():
-        bought: object = details_json(fiche, [], with_mail_devis=False)["elements_souscription"]
-        if Phase.PRESENTATION in received.phases:
-            assert fiche.agent.nom.title() in received.text
-        if isinstance(bought, dict) and Phase.PRICE in received.phases:
-            assert bought["produit"]["cotisation"].replace(".", " euros ") in received.text
-        if isinstance(bought, dict) and Phase.PRODUCT in received.phases:
-            assert bought["produit"]["formule"].title() in received.text
-            assert bought["produit"]["groupe_nom"].title() in received.text
+    for fiche, _, transcript in conversations():
+        subscription: object = details_json(fiche, [], with_mail_devis=False)[
+            "elements_souscription"
+        ]
+        if Phase.PRESENTATION in transcript.phases:
+            assert fiche.agent.nom.title() in transcript.text
+        if isinstance(subscription, dict) and Phase.PRICE in transcript.phases:
+            assert subscription["produit"]["cotisation"].replace(".", " euros ") in transcript.text
+        if isinstance(subscription, dict) and Phase.PRODUCT in transcript.phases:
+            assert subscription["produit"]["formule"].title() in transcript.text
+            assert subscription["produit"]["groupe_nom"].title() in transcript.text
 
 
 def test_a_long_call_has_more_questions_and_a_short_one_ends_early() -> None:
@@ -170,9 +173,9 @@ def test_a_long_call_has_more_questions_and_a_short_one_ends_early() -> None:
         return conversation(only, changed)
 
     fiche, _, _ = next(
-        received
-        for received in conversations()
-        if received[2].kind is CallKind.SALES and len(received[0].recordings) == 1
+        transcript
+        for transcript in conversations()
+        if transcript[2].kind is CallKind.SALES and len(transcript[0].recordings) == 1
     )
     brief, usual, long = (of_length(fiche, seconds) for seconds in (40, 300, 1500))
     assert len(brief.words) < len(usual.words) < len(long.words)

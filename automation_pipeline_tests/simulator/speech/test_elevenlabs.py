@@ -1,5 +1,4 @@
-"""Speech-to-text over a real socket: the form, the key, the cap, the transcript, ledger and
-faults."""
+"""Speech-to-text over a real socket: forms, the key, the cap, transcripts, the ledger and faults."""
 
 import subprocess
 import sys
@@ -20,7 +19,7 @@ WORLD = World(7, 24, vary=False)
 CALLS = [(fiche, call) for fiche in WORLD.day(date(2026, 2, 3)) for call in fiche.recordings]
 SALE, CALL = next(pair for pair in CALLS if Phase.WITHDRAWAL_RIGHT in conversation(*pair).phases)
 ROUTE = "/v1/speech-to-text"
-ASKED = {
+FIELDS = {
     "model_id": "scribe_v1",
     "language_code": "fra",
     "timestamps_granularity": "word",
@@ -55,7 +54,7 @@ def simulator(process: tuple[str, int]) -> Iterator[httpx.Client]:
 
 
 def transcribe(simulator: httpx.Client, sound: bytes, **changed: str | None) -> httpx.Response:
-    fields = {name: value for name, value in (ASKED | changed).items() if value is not None}
+    fields = {name: value for name, value in (FIELDS | changed).items() if value is not None}
     return simulator.post(ROUTE, data=fields, files={"file": ("audio.mp3", sound, "audio/mpeg")})
 
 
@@ -85,7 +84,7 @@ def test_the_audio_of_a_recording_is_recognised(
         one["recording_url"] for one in details["recordings"] if one["call_id"] == CALL.call_id
     )
     answer = transcribe(simulator, simulator.get(url).content)
-    received = conversation(SALE, CALL)
+    transcript = conversation(SALE, CALL)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     body = answer.json()
@@ -99,17 +98,17 @@ def test_the_audio_of_a_recording_is_recognised(
     assert (body["language_code"], body["language_probability"], body["text"]) == (
         "fra",
         0.98,
-        received.text,
+        transcript.text,
     )
     assert body["transcription_id"].startswith("tr_")
     assert "rétractation" in body["text"]
     assert body["words"][0] == {
-        "text": received.words[0].text,
+        "text": transcript.words[0].text,
         "start": 0.3,
-        "end": received.words[0].end,
+        "end": transcript.words[0].end,
         "type": "word",
         "speaker_id": "speaker_0",
-        "logprob": received.words[0].logprob,
+        "logprob": transcript.words[0].logprob,
     }
     assert {word["type"] for word in body["words"]} <= {"word", "spacing", "audio_event"}
     assert all(before["end"] <= after["start"] for before, after in pairwise(body["words"]))
@@ -165,7 +164,7 @@ def test_a_wrong_or_missing_key_has_the_error_format_of_the_provider(
 ) -> None:
     encoded = {name: value.encode("utf-8") for name, value in headers.items()}
     files = {"file": ("audio.mp3", sound_of(CALL.call_id), "audio/mpeg")}
-    answer = httpx.post(process[0] + ROUTE, data=ASKED, files=files, headers=encoded)
+    answer = httpx.post(process[0] + ROUTE, data=FIELDS, files=files, headers=encoded)
     assert answer.status_code == 401
     assert answer.json() == {"detail": {"status": "invalid_api_key", "message": message}}
 
@@ -285,9 +284,9 @@ def test_faults_apply_by_call_and_have_the_error_format_of_the_provider(
     other = next(call for _, call in CALLS if call.call_id != CALL.call_id)
     fault(simulator, item=CALL.call_id, status=429, retry_after=3, first=1)
     assert transcribe(simulator, sound_of(other.call_id)).status_code == 200
-    struck = transcribe(simulator, sound_of(CALL.call_id))
-    assert (struck.status_code, struck.headers["retry-after"]) == (429, "3")
-    assert struck.json() == {
+    faulted = transcribe(simulator, sound_of(CALL.call_id))
+    assert (faulted.status_code, faulted.headers["retry-after"]) == (429, "3")
+    assert faulted.json() == {
         "detail": {"status": "too_many_concurrent_requests", "message": "Simulated answer 429."}
     }
     assert transcribe(simulator, sound_of(CALL.call_id)).status_code == 200
@@ -309,7 +308,7 @@ def test_answers_can_be_corrupted_and_dropped(simulator: httpx.Client) -> None:
 
 
 def peak_memory(process_id: int) -> int:
-    """The most the process ever held, in bytes."""
+    """The highest memory usage of the process so far, in bytes."""
     status = Path(f"/proc/{process_id}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
@@ -323,14 +322,14 @@ def test_a_big_upload_and_a_big_download_stay_out_of_memory(
     with simulator.stream("GET", f"/recordings/{CALL.call_id}/{CALL.file_name}") as download:
         upload = simulator.post(
             ROUTE,
-            content=form_around(download.iter_bytes()),
+            content=form_with(download.iter_bytes()),
             headers={"content-type": "multipart/form-data; boundary=line"},
         )
     assert upload.json()["text"] == conversation(SALE, CALL).text
     assert peak_memory(process[1]) - before < 20 * MEGABYTE
 
 
-def form_around(sound: Iterator[bytes]) -> Iterator[bytes]:
+def form_with(sound: Iterator[bytes]) -> Iterator[bytes]:
     yield b'--line\r\nContent-Disposition: form-data; name="model_id"\r\n\r\nscribe_v1\r\n'
     yield b'--line\r\nContent-Disposition: form-data; name="file"; filename="audio.mp3"\r\n\r\n'
     yield from sound

@@ -1,4 +1,4 @@
-"""Forms arrive in any pieces and are read the same; what is no form is refused in one sentence."""
+"""Forms are parsed from pieces of any size, and malformed bodies are refused in one sentence."""
 
 import asyncio
 import hashlib
@@ -63,7 +63,7 @@ def test_a_preamble_and_an_epilogue_are_skipped_and_a_name_may_be_bare() -> None
 
 
 @every_case(
-    ("body", "content_type", "complaint"),
+    ("body", "content_type", "message"),
     [
         (b"{}", "application/json", "not multipart/form-data with a boundary"),
         (b"", "multipart/form-data", "not multipart/form-data with a boundary"),
@@ -72,23 +72,23 @@ def test_a_preamble_and_an_epilogue_are_skipped_and_a_name_may_be_bare() -> None
         (b"noise", TYPE, "before its closing boundary"),
         (OPENING + b"x", TYPE, "before its closing boundary"),
         (OPENING + b"x\r\n--line", TYPE, "before its closing boundary"),
-        (OPENING + b"x\r\n--lineage", TYPE, "something else than a line break"),
-        (b"--line\r\n\r\n\r\nx\r\n--line--", TYPE, "does not say its name"),
+        (OPENING + b"x\r\n--lineage", TYPE, "not followed by a line break"),
+        (b"--line\r\n\r\n\r\nx\r\n--line--", TYPE, "has no name"),
         (
             b"--line\r\nContent-Disposition: form-data\r\n\r\nx\r\n--line--",
             TYPE,
-            "does not say its name",
+            "has no name",
         ),
         (b"--line\r\nX: " + b"y" * 9000 + b"\r\n\r\n", TYPE, "longer than 8192"),
         ((OPENING + b"x\r\n") * 65 + b"--line--", TYPE, "more than 64 parts"),
     ],
 )
 def test_a_malformed_form_is_refused_after_it_was_read(
-    body: bytes, content_type: str, complaint: str
+    body: bytes, content_type: str, message: str
 ) -> None:
-    taken = iter(
-        [body, b"more", b"and more"] if complaint != "before its closing boundary" else [body]
+    chunks = iter(
+        [body, b"more", b"and more"] if message != "before its closing boundary" else [body]
     )
-    with pytest.raises(MalformedBodyError, match=complaint):
-        read(taken, content_type)
-    assert list(taken) == []
+    with pytest.raises(MalformedBodyError, match=message):
+        read(chunks, content_type)
+    assert list(chunks) == []

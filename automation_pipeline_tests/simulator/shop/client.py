@@ -1,4 +1,4 @@
-"""The simulated shop as a client asks it, over HTTP."""
+"""A client of the simulated shop."""
 
 from typing import Any
 
@@ -41,22 +41,22 @@ def variant(place: int = 1, variant: int = 1) -> str:
     return f"gid://shopify/ProductVariant/{number(place, variant)}"
 
 
-class Asking(httpx.Client):
+class ShopClient(httpx.Client):
     def __init__(self, url: str) -> None:
         super().__init__(base_url=url, headers=TOKEN, verify=NO_CERTIFICATES)
         self.url = url
 
-    def ask(self, query: str, **variables: Any) -> httpx.Response:
+    def send_query(self, query: str, **variables: Any) -> httpx.Response:
         return self.post(PATH, json={"query": query, "variables": variables})
 
     def data(self, query: str, **variables: Any) -> Any:
-        answer = self.ask(query, **variables).json()
+        answer = self.send_query(query, **variables).json()
         assert "errors" not in answer, answer
         return answer["data"]
 
     def code(self, query: str, **variables: Any) -> str:
-        """Of the first error of a call that is refused as a whole."""
-        answer = self.ask(query, **variables)
+        """Send a query, and return the code of the first error."""
+        answer = self.send_query(query, **variables)
         assert answer.status_code == 200
         return answer.json()["errors"][0].get("extensions", {}).get("code", "none")
 

@@ -1,5 +1,4 @@
-"""The simulated registries inside the test's own process, on a clock that stands until the test
-moves it."""
+"""A client of simulated registries in the process of the test, with a fake clock."""
 
 from typing import Any
 
@@ -27,7 +26,7 @@ from automation_pipeline_tests.simulator_control import (
 SEED = 7
 DANONE = "552032534"
 KEYS = Credentials(INPI_USERNAME, INPI_PASSWORD, ENTREPRISE_TOKEN)
-WHY = {"context": "Tests", "object": "Tests of a simulator", "recipient": PUBLIC_BODY}
+PURPOSE = {"context": "Tests", "object": "Tests of a simulator", "recipient": PUBLIC_BODY}
 
 
 class FakeClock:
@@ -37,15 +36,15 @@ class FakeClock:
         return self.now
 
 
-class Asking:
-    """One client's address, and the clock and the state of what it asks."""
+class RegistriesClient:
+    """Calls the registries from one address. `other_client` calls from another one."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.state = RegistriesState(SEED, KEYS, self.clock, self.clock)
         app = _app(self.state)
         self.client = TestClient(app, client=("10.0.0.1", 1))
-        self.another = TestClient(app, client=("10.0.0.2", 1))
+        self.other_client = TestClient(app, client=("10.0.0.2", 1))
 
     def kinds(self, kind: str, count: int = 5) -> list[str]:
         return self.client.get(
@@ -75,7 +74,7 @@ class Asking:
 
     def rcs(self, siren: str, token: str = ENTREPRISE_TOKEN, **why: str) -> httpx.Response:
         path = f"/registries/entreprise/v3/infogreffe/rcs/unites_legales/{siren}/extrait_kbis"
-        given = {name: value for name, value in {**WHY, **why}.items() if value}
+        given = {name: value for name, value in {**PURPOSE, **why}.items() if value}
         return self.client.get(path, params=given, headers={"Authorization": f"Bearer {token}"})
 
     def set_up(self, **settings: object) -> None:
@@ -86,7 +85,7 @@ class Asking:
 
 
 class _Connected:
-    """What uvicorn tells the gate: the caller is still there."""
+    """Gives the gate a transport that is connected, as uvicorn does."""
 
     def __init__(self, app: Gate) -> None:
         self._app = app
@@ -106,8 +105,8 @@ def _app(state: RegistriesState) -> Starlette:
         Route(one.path, _Connected(Gate(one, conditions)), methods=one.methods) for one in provided
     ]
     routes += RegistriesControl(state, ledger).routes()
-    return Starlette(routes=routes, exception_handlers={BadRequestError: _complaint})
+    return Starlette(routes=routes, exception_handlers={BadRequestError: _bad_request})
 
 
-async def _complaint(_request: Request, error: Exception) -> Response:
+async def _bad_request(_request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": str(error)}, 422)

@@ -1,4 +1,4 @@
-"""Questions to the simulated model by the official client, and what the simulator tells of them."""
+"""Requests to the simulated model by the official client, and the calls that the simulator counts."""
 
 from datetime import date
 from typing import Any, Literal
@@ -95,5 +95,7 @@ class Finding(BaseModel):
 
 
 def audit(client: OpenAI, *messages: Any) -> Any:
-    asked = messages or ({"role": "user", "content": prompt(FICHE, WITHDRAWAL)},)
-    return client.chat.completions.parse(model=MODEL, messages=list(asked), response_format=Finding)
+    prompts = messages or ({"role": "user", "content": prompt(FICHE, WITHDRAWAL)},)
+    return client.chat.completions.parse(
+        model=MODEL, messages=list(prompts), response_format=Finding
+    )
