@@ -78,7 +78,9 @@ def test_a_refresh_request_fetches_all_days_again(ranges: FetchJobHarness) -> No
     assert ranges.requests[0].config["refresh"] is True
 
 
-def test_the_same_range_requested_within_five_minutes_returns_the_same_job(ranges: FetchJobHarness) -> None:
+def test_the_same_range_requested_within_five_minutes_returns_the_same_job(
+    ranges: FetchJobHarness,
+) -> None:
     first = ranges.job()
     ranges.clock.advance(timedelta(minutes=4, seconds=59))
     assert ranges.job().id == first.id
@@ -239,7 +241,11 @@ def test_a_restarted_job_fetches_only_the_remaining_days(
     with pytest.raises(Killed):
         ranges.work(job, refresh=True)
     interrupted = ranges.stored(job)
-    assert (interrupted.status, interrupted.fetched, interrupted.remaining) == (JobStatus.PROCESSING, DAYS[:4], DAYS[4:])
+    assert (interrupted.status, interrupted.fetched, interrupted.remaining) == (
+        JobStatus.PROCESSING,
+        DAYS[:4],
+        DAYS[4:],
+    )
     crm.is_dying = False
     crm.requests.clear()
     ended = ranges.work(job, refresh=True)
@@ -332,7 +338,9 @@ def current_time(ranges: FetchJobHarness) -> datetime:
         return database_time(session)
 
 
-def complete_job(ranges: FetchJobHarness, days: Sequence[date] = DAYS[:1], webhook_every: int = 1) -> None:
+def complete_job(
+    ranges: FetchJobHarness, days: Sequence[date] = DAYS[:1], webhook_every: int = 1
+) -> None:
     ranges.work(ranges.job(days[0], days[-1], webhook=HOOK), webhook_every=webhook_every)
 
 
@@ -356,7 +364,10 @@ def test_a_webhook_is_sent_once_with_valid_signatures(ranges: FetchJobHarness) -
     )
     assert headers["X-Webhook-Delivery-Id"] == str(row.id)
     timestamped = f"{headers['X-Webhook-Timestamp']}.".encode() + posted.body
-    for name, signed in (("X-Webhook-Signature", posted.body), ("X-Webhook-Signature-V2", timestamped)):
+    for name, signed in (
+        ("X-Webhook-Signature", posted.body),
+        ("X-Webhook-Signature-V2", timestamped),
+    ):
         assert headers[name] == "sha256=" + hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
     assert (row.status, row.attempts, row.status_code, row.response_body) == (
         "sent",

@@ -80,7 +80,9 @@ def test_a_fully_cached_range_starts_no_job(client: TestClient, ranges: FetchJob
     assert ranges.jobs == []
 
 
-def test_a_range_in_the_future_is_empty_and_complete(client: TestClient, ranges: FetchJobHarness) -> None:
+def test_a_range_in_the_future_is_empty_and_complete(
+    client: TestClient, ranges: FetchJobHarness
+) -> None:
     document = get(client, PATH, startDate="2027-01-01", endDate="2027-01-05")
     RangeShown.model_validate(document)
     assert (

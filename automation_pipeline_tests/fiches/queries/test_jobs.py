@@ -30,7 +30,9 @@ def ranges(database: Database, clock: FakeClock) -> FetchJobHarness:
     return FetchJobHarness(database, clock)
 
 
-def test_a_job_is_visible_to_its_creator_and_to_unrestricted_callers(ranges: FetchJobHarness) -> None:
+def test_a_job_is_visible_to_its_creator_and_to_unrestricted_callers(
+    ranges: FetchJobHarness,
+) -> None:
     job = ranges.job()
     with ranges.database.reading() as session:
         assert [is_job_visible(session, reach, job.id) for reach in (MINE, OTHERS, EVERYTHING)] == [

@@ -7,6 +7,7 @@ import openai
 import pytest
 from openai import OpenAI
 
+from automation_pipeline_tests.simulator.llm.audit_prompts import chunks, prompt, tool_prompt
 from automation_pipeline_tests.simulator.llm.client import (
     CHAT,
     FICHE,
@@ -17,7 +18,6 @@ from automation_pipeline_tests.simulator.llm.client import (
     audit,
     items,
 )
-from automation_pipeline_tests.simulator.llm.audit_prompts import chunks, prompt, tool_prompt
 from automation_pipeline_tests.simulator_control import model_totals
 
 
@@ -82,7 +82,9 @@ def test_any_other_chat_follows_the_response_format(client: OpenAI, kind: str) -
     response_format: Any = {"type": kind}
     if kind == "json_schema":
         response_format["json_schema"] = {"name": "thing", "strict": True, "schema": schema}
-    answer = client.chat.completions.create(model=MODEL, messages=CHAT, response_format=response_format)
+    answer = client.chat.completions.create(
+        model=MODEL, messages=CHAT, response_format=response_format
+    )
     content = json.loads(answer.choices[0].message.content or "")
     assert content == (
         {"colour": "red", "sizes": [3, 3], "note": None} if kind == "json_schema" else content

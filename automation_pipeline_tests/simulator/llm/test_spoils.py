@@ -9,6 +9,7 @@ import pytest
 from openai import OpenAI
 
 from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.simulator.llm.audit_prompts import prompt
 from automation_pipeline_tests.simulator.llm.client import (
     CHAT,
     FICHE,
@@ -18,7 +19,6 @@ from automation_pipeline_tests.simulator.llm.client import (
     Finding,
     audit,
 )
-from automation_pipeline_tests.simulator.llm.audit_prompts import prompt
 from automation_pipeline_tests.simulator_control import NO_CERTIFICATES, add_faults, model_totals
 
 

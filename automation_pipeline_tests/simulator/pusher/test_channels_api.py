@@ -36,7 +36,9 @@ def signed(
         "auth_version": "1.0",
         "body_md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
     } | {name: value for name, value in changed.items() if name != "auth_signature"}
-    signed_text = "\n".join([method, path, "&".join(f"{name}={query[name]}" for name in sorted(query))])
+    signed_text = "\n".join(
+        [method, path, "&".join(f"{name}={query[name]}" for name in sorted(query))]
+    )
     signature = hmac.new(secret.encode(), signed_text.encode(), hashlib.sha256).hexdigest()
     return {**query, "auth_signature": changed.get("auth_signature", signature)}
 

@@ -22,7 +22,9 @@ def account(clock: FakeClock) -> Account:
 def test_five_wrong_passwords_in_a_row_block_the_account(account: Account) -> None:
     tried = [account.log_in("user", password) for password in ("no", "no", "no", "no", "right")]
     assert tried == [LoginResult.WRONG] * 4 + [LoginResult.OPEN]
-    tried = [account.log_in("user", password) for password in ("no", "no", "no", "no", "é", "right")]
+    tried = [
+        account.log_in("user", password) for password in ("no", "no", "no", "no", "é", "right")
+    ]
     assert tried == [LoginResult.WRONG] * 5 + [LoginResult.BLOCKED]
     account.reset()
     assert account.log_in("user", "right") is LoginResult.OPEN

@@ -89,7 +89,9 @@ def test_companies_are_listed_by_kind(registries: RegistriesClient) -> None:
 @pytest.mark.parametrize(
     "wanted", [{"kind": "bakery"}, {"count": "5001"}, {"count": "-1"}, {"count": "x"}]
 )
-def test_other_companies_cannot_be_listed(registries: RegistriesClient, wanted: dict[str, str]) -> None:
+def test_other_companies_cannot_be_listed(
+    registries: RegistriesClient, wanted: dict[str, str]
+) -> None:
     assert registries.client.get("/_sim/registries/sirens", params=wanted).status_code == 422
 
 

@@ -72,7 +72,9 @@ def test_both_registries_have_the_same_company(registries: RegistriesClient) -> 
 
 
 def test_a_ceased_company_is_struck_off(registries: RegistriesClient) -> None:
-    company = company_document(registries, registries.kinds("ceased")[0])["formality"]["content"]["personneMorale"]
+    company = company_document(registries, registries.kinds("ceased")[0])["formality"]["content"][
+        "personneMorale"
+    ]
     assert company["detailCessationEntreprise"]["dateRadiation"]
 
 
@@ -105,7 +107,9 @@ def test_an_invalid_number_is_a_bad_request(registries: RegistriesClient) -> Non
 
 
 @every_case("body", ["", "[]", "{", "{}", '{"username": "a"}', '{"username": 1, "password": "b"}'])
-def test_a_login_without_name_or_password_is_a_bad_request(registries: RegistriesClient, body: str) -> None:
+def test_a_login_without_name_or_password_is_a_bad_request(
+    registries: RegistriesClient, body: str
+) -> None:
     assert registries.client.post("/registries/inpi/api/sso/login", content=body).status_code == 400
 
 
@@ -154,7 +158,9 @@ def test_more_than_five_logins_in_half_a_minute_are_a_ban(registries: Registries
     assert registries.login().status_code == 200
 
 
-def test_calls_above_the_daily_quota_are_refused_without_a_ban(registries: RegistriesClient) -> None:
+def test_calls_above_the_daily_quota_are_refused_without_a_ban(
+    registries: RegistriesClient,
+) -> None:
     registries.set_up(inpi_per_day=2, inpi_token_seconds=86_400)
     token = registries.token()
     assert [registries.inpi(DANONE, token).status_code for _ in range(3)] == [200, 200, 429]

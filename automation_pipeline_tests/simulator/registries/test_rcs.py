@@ -79,7 +79,10 @@ def test_an_invalid_token_is_refused(registries: RegistriesClient, token: str) -
     ],
 )
 def test_the_errors_of_a_call_are_listed(
-    registries: RegistriesClient, siren: str, purpose: dict[str, str], expected: list[tuple[str, str]]
+    registries: RegistriesClient,
+    siren: str,
+    purpose: dict[str, str],
+    expected: list[tuple[str, str]],
 ) -> None:
     answer = registries.rcs(siren, **purpose)
     assert (answer.status_code, codes(answer)) == (422, expected)

@@ -44,7 +44,9 @@ def test_a_siren_finds_its_company(registries: RegistriesClient) -> None:
 
 
 @pytest.mark.parametrize("q", ["55203253400646", "552 032 534 00646", " 55203253400646 "])
-def test_a_siret_finds_its_company_with_that_establishment(registries: RegistriesClient, q: str) -> None:
+def test_a_siret_finds_its_company_with_that_establishment(
+    registries: RegistriesClient, q: str
+) -> None:
     (company,) = registries.found(q)
     assert company["siege"]["siret"] == "55203253400646"
     assert [one["siret"] for one in company["matching_etablissements"]] == ["55203253400646"]
@@ -59,7 +61,9 @@ def test_another_establishment_is_not_the_head_office(registries: RegistriesClie
 @every_case(
     "q", ["123456783", "987654321", "000000000", "55203253400000", "12345678900012", "nobody's"]
 )
-def test_an_unused_number_gives_an_empty_result_with_200(registries: RegistriesClient, q: str) -> None:
+def test_an_unused_number_gives_an_empty_result_with_200(
+    registries: RegistriesClient, q: str
+) -> None:
     answer = registries.search(q)
     assert (answer.status_code, answer.json()["results"], answer.json()["total_results"]) == (
         200,
@@ -87,7 +91,9 @@ def test_unknown_numbers_are_valid_and_unused(registries: RegistriesClient) -> N
         {"q": DANONE, "minimal": "maybe"},
     ],
 )
-def test_an_invalid_search_is_an_error_in_french(registries: RegistriesClient, given: dict[str, str]) -> None:
+def test_an_invalid_search_is_an_error_in_french(
+    registries: RegistriesClient, given: dict[str, str]
+) -> None:
     answer = registries.search(**given)
     assert (answer.status_code, list(answer.json())) == (400, ["erreur"])
 
@@ -161,6 +167,9 @@ def test_each_client_may_make_seven_calls_per_second(registries: RegistriesClien
         "1",
         ["erreur"],
     )
-    assert registries.other_client.get("/registries/search/search", params={"q": DANONE}).status_code == 200
+    assert (
+        registries.other_client.get("/registries/search/search", params={"q": DANONE}).status_code
+        == 200
+    )
     registries.clock.now += 1
     assert registries.search(DANONE).status_code == 200

@@ -122,7 +122,9 @@ def test_every_answer_has_its_own_request_id(shop: ShopClient) -> None:
 
 
 @pytest.mark.parametrize("status", [402, 423, 429, 500, 503])
-def test_faults_apply_by_kind_of_call_and_have_shopifys_format(shop: ShopClient, status: int) -> None:
+def test_faults_apply_by_kind_of_call_and_have_shopifys_format(
+    shop: ShopClient, status: int
+) -> None:
     add_faults(
         shop.url,
         {"route": "shop.graphql", "item": "7000002", "status": status, "retry_after": "2.0"},
@@ -134,7 +136,7 @@ def test_faults_apply_by_kind_of_call_and_have_shopifys_format(shop: ShopClient,
     assert shop.write({"id": variant(1), "price": "5.00"})["userErrors"] == []
     shop.send_query(PAGE, first=1)
     shop.send_query(WHO)
-    asked = {
+    counted = {
         item: call_count(shop.url, item, "shop.graphql")
         for item in ("7000001", "7000002", "catalogue", "read")
     }
@@ -189,7 +191,9 @@ def test_a_fault_can_throttle_a_call_without_effect(shop: ShopClient) -> None:
     totals = shop.totals()
     assert (totals["writes"], totals["spent"], totals["throttled"]) == ({}, 0, 0)
     assert (
-        shop.send_query(CLIENTS_WRITE, **given).json()["data"]["productVariantsBulkUpdate"]["userErrors"]
+        shop.send_query(CLIENTS_WRITE, **given).json()["data"]["productVariantsBulkUpdate"][
+            "userErrors"
+        ]
         == []
     )
 

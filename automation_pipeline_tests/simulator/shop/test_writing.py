@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.simulator.shop.client import WRITE, ShopClient, number, product, variant
+from automation_pipeline_tests.simulator.shop.client import (
+    WRITE,
+    ShopClient,
+    number,
+    product,
+    variant,
+)
 from automation_pipeline_tests.simulator_control import configure_shop
 
 VALID_VARIANT = {"id": variant(1, 2), "price": "5.00"}
