@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from automation_pipeline import migrations
+from automation_pipeline.storage import backups
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 
 NEWEST = migrations.revisions()[-1]
@@ -39,6 +40,12 @@ def test_text_output_is_in_sentences(terminal: Terminal) -> None:
         f"The database is at {NEWEST}.\n",
         f"{NEWEST}\n",
     ]
+    (terminal.folder / "empty.db").touch()
+    terminal.export(DATABASE_URL="sqlite:///empty.db")
+    assert terminal.run("db", "current").out == (
+        "The database is empty: run `automation db upgrade`.\n"
+    )
+    assert terminal.run("db", "upgrade").out == f"Upgraded from empty to {NEWEST}.\n"
 
 
 def test_a_second_upgrade_keeps_stored_data(terminal: Terminal) -> None:
@@ -135,3 +142,72 @@ def test_a_home_that_is_a_file_is_reported_in_one_sentence(unconfigured: Termina
         2,
         "AUTOMATION_HOME cannot be used: it must be a folder that this user can open.\n",
     )
+
+
+def test_a_backup_replaces_the_database_only_with_force(terminal: Terminal) -> None:
+    terminal.export(DATABASE_URL="sqlite:///automation.db")
+    schedule_id = terminal.create()
+    copied = terminal.run("db", "backup", "copy.db")
+    size = (terminal.folder / "copy.db").stat().st_size
+    assert (copied.out, copied.err) == (
+        f"The database is copied to copy.db, {size:,} bytes.\n",
+        "",
+    )
+    refused = terminal.run("db", "backup", "copy.db")
+    assert (refused.code, refused.err) == (
+        2,
+        "copy.db exists already: add --force to overwrite it.\n",
+    )
+    assert terminal.json("db", "backup", "copy.db", "--force") == {"file": "copy.db", "bytes": size}
+    terminal.run("schedules", "delete", schedule_id, "--yes")
+    refused = terminal.run("db", "restore", "copy.db")
+    assert (refused.code, refused.err) == (
+        2,
+        "The database is not empty: add --force to overwrite it.\n",
+    )
+    assert terminal.json("schedules", "list") == {"schedules": []}
+    assert terminal.json("db", "restore", "copy.db", "--force") == {
+        "file": "copy.db",
+        "revision": NEWEST,
+    }
+    assert terminal.json("schedules", "show", schedule_id)["name"] == "Sales"
+    terminal.export(DATABASE_URL="sqlite:///made/new.db")
+    assert terminal.run("db", "restore", "copy.db").out == (
+        f"The database is restored from copy.db, at {NEWEST}.\n"
+    )
+
+
+def test_advancing_ids_counts_the_tables(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups, "advance_ids", lambda _database: 31)
+    assert terminal.run("db", "advance-ids").out == (
+        "The ids of 31 tables continue 1,000,000 higher.\n"
+    )
+    assert terminal.json("db", "advance-ids") == {"sequences": 31, "advancedBy": 1_000_000}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "db upgrade",
+        "db current",
+        "db backup copy.db",
+        "db restore copy.db",
+        "db advance-ids",
+        "worker",
+        "outbox relay",
+        "housekeeping",
+        "api",
+        "simulator",
+    ],
+)
+def test_commands_for_this_machine_refuse_a_remote_api(terminal: Terminal, arguments: str) -> None:
+    ended = terminal.run("--api", "http://127.0.0.1:9", "--token", "t", *arguments.split())
+    command = " ".join(arguments.removesuffix(" copy.db").split())
+    assert (ended.code, ended.out, ended.err) == (
+        2,
+        "",
+        f"`automation {command}` works only on the local machine: omit --api, and unset AUTOMATION_API_URL.\n",
+    )
+    assert list(terminal.folder.iterdir()) == [terminal.folder / "automation.db"]

@@ -1,16 +1,33 @@
 """Tests of the command tree: exit codes and one-sentence errors, and help for every command."""
 
+import errno
+import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import typer
 from typer.core import TyperGroup
+from typer.exceptions import Abort, Exit, TyperException
 
+from automation_pipeline.cli import main
 from automation_pipeline.cli.main import COMMANDS, app
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    PermanentError,
+    RequestFailedError,
+    TransientError,
+    UpstreamError,
+)
+from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.terminal import DAILY, Terminal, open_terminal
 
@@ -299,3 +316,168 @@ def test_version_and_completion_options_exist(terminal: Terminal) -> None:
     offered = terminal.run("--help").out
     assert "--install-completion" in offered
     assert "--show-completion" in offered
+
+
+class FakeCommand(TyperGroup):
+    """A command tree that records how it is called, and then returns or raises `outcome`."""
+
+    def __init__(self, outcome: int | BaseException | None) -> None:
+        super().__init__(name="automation", commands={})
+        self.outcome, self.calls = outcome, list[dict[str, object]]()
+
+    def main(self, **call: object) -> int | None:
+        self.calls.append(call)
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
+
+
+@every_case(
+    ("outcome", "code", "error"),
+    [
+        (None, 0, None),
+        (3, 3, None),
+        (Exit(4), 4, None),
+        (Abort(), 130, None),
+        (KeyboardInterrupt(), 130, None),
+        (TyperException("Wrong  words"), 1, ("USAGE_ERROR", "Wrong words", {})),
+        (
+            InvalidInputError("Bad", (("a", "is b"), ("c", "is d"))),
+            2,
+            (
+                "VALIDATION_ERROR",
+                "Bad: a: is b; c: is d",
+                {"fields": [{"field": "a", "message": "is b"}, {"field": "c", "message": "is d"}]},
+            ),
+        ),
+        (InvalidInputError("Bad."), 2, ("VALIDATION_ERROR", "Bad.", {})),
+        (NotFoundError("Run with ID '7' not found"), 1, ("NOT_FOUND", "Run 7 not found", {})),
+        (
+            ConflictError("Run with ID '7' not found"),
+            1,
+            ("CONFLICT", "Run with ID '7' not found", {}),
+        ),
+        (RequestFailedError("No"), 1, ("REQUEST_FAILED", "No", {})),
+        (UpstreamError("No"), 1, ("EXTERNAL_API_ERROR", "No", {})),
+        (TransientError("No"), 1, ("SERVICE_UNAVAILABLE", "No", {})),
+        (PermanentError("No"), 1, ("CONFIGURATION_ERROR", "No", {})),
+        (AutomationError("No"), 1, ("ERROR", "No", {})),
+        (NotStartedError("TIMEOUT", "Late", {"requests": []}), 1, ("TIMEOUT", "Late", {"requests": []})),
+    ],
+)  # fmt: skip
+def test_each_outcome_has_its_exit_code_and_error(
+    outcome: int | BaseException | None,
+    code: int,
+    error: tuple[str, str, dict[str, object]] | None,
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", lambda _app: FakeCommand(outcome))
+        written = io.StringIO()
+        patch.setattr(sys, "stderr", written)
+        assert main.run(["runs"]) == code
+        sentence = "" if error is None else f"{error[1].removesuffix('.')}.\n"
+        assert written.getvalue() == sentence
+        written.truncate(0)
+        written.seek(0)
+        assert main.run(["runs", "--json"]) == code
+        if error is None:
+            assert written.getvalue() == ""
+            return
+        document = json.loads(written.getvalue())["error"]
+        assert (document["code"], document["message"], document["details"]) == error
+
+
+@every_case(("columns", "width"), [(20, 50), (52, 50), (53, 51), (100, 98), (120, 118), (300, 118)])
+def test_help_is_as_wide_as_the_terminal_within_limits(columns: int, width: int) -> None:
+    command = FakeCommand(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", lambda _app: command)
+        patch.setenv("COLUMNS", str(columns))
+        main.run(("runs", "list"))
+    assert command.calls == [
+        {
+            "args": ["runs", "list"],
+            "prog_name": "automation",
+            "standalone_mode": False,
+            "terminal_width": width,
+        }
+    ]
+
+
+class BrokenOutput(io.StringIO):
+    """A standard output over a file whose writes fail when they are flushed."""
+
+    def __init__(self, error: OSError, file: Path) -> None:
+        super().__init__()
+        self._error, self._file = error, file.open("wb")
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def flush(self) -> None:
+        raise self._error
+
+
+def exit_code(monkeypatch: pytest.MonkeyPatch, stdout: io.StringIO | None) -> object:
+    monkeypatch.setattr(sys, "argv", ["automation", "--version"])
+    monkeypatch.setattr(sys, "stdout", stdout)
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.EPIPE, "Broken pipe"), ""),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "Standard output cannot be written: No space left on device.\n",
+        ),
+    ],
+)
+def test_main_discards_output_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    error: OSError,
+    message: str,
+) -> None:
+    output = BrokenOutput(error, tmp_path / "output")
+    assert exit_code(monkeypatch, output) == 1
+    assert capsys.readouterr().err == message
+    os.write(output.fileno(), b"discarded")
+    assert (tmp_path / "output").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOENT, "No file"), OSError(errno.EPIPE, "Broken", "a-file")]
+)
+def test_main_raises_other_system_errors(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: OSError
+) -> None:
+    with pytest.raises(OSError, match=str(error.strerror)):
+        exit_code(monkeypatch, BrokenOutput(error, tmp_path / "output"))
+
+
+def test_main_needs_a_standard_output_and_returns_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = io.StringIO()
+    assert exit_code(monkeypatch, output) == 0
+    assert output.getvalue() == f"automation {version('automation-pipeline')}\n"
+    assert exit_code(monkeypatch, None) == 1
+    assert capsys.readouterr().err == "Standard output is closed.\n"
+
+
+def test_main_configures_logs_and_ignores_invalid_settings(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured: list[tuple[str, str]] = []
+    monkeypatch.setattr(main, "configure_logs", lambda *given: configured.append(given))
+    terminal.export(LOG_LEVEL="error", LOG_FORMAT="json")
+    assert exit_code(monkeypatch, io.StringIO()) == 0
+    terminal.export(LOG_LEVEL="loud")
+    assert exit_code(monkeypatch, io.StringIO()) == 0
+    assert len(configured) == 1
+    assert tuple(map(str.lower, configured[0])) == ("error", "json")
