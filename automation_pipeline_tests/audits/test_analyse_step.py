@@ -2,7 +2,7 @@
 
 import pytest
 
-from automation_pipeline.audits.models.audits import GatingOptions
+from automation_pipeline.audits.models.audits import AuditOptions, GatingOptions
 from automation_pipeline.audits.models.chat import Question, Reply, Role, ToolChoice
 from automation_pipeline.core.errors import InfrastructureError, PermanentError
 from automation_pipeline.storage.database import Database
@@ -81,11 +81,47 @@ def test_the_rounds_are_bounded_and_the_last_one_has_no_tools(harness: AuditHarn
             else tool_call_reply("searchTranscript", f"call_{len(question.messages)}", **search)
         )
     )
-    harness.set_options(rounds=4)
     harness.sell("1900417")
-    harness.audit("1900417", harness.configure(steps=1), use_rlm=True)
-    choices = [question.tool_choice for question in harness.model.questions]
-    assert choices == [ToolChoice.REQUIRED, ToolChoice.AUTO, ToolChoice.AUTO, ToolChoice.NONE]
+    config = harness.configure(steps=1)
+    for rounds in (4, AuditOptions.rounds):
+        harness.set_options(rounds=rounds)
+        harness.model.questions.clear()
+        harness.audit("1900417", config, f"audit with {rounds} rounds", use_rlm=True)
+        choices = [question.tool_choice for question in harness.model.questions]
+        optional = [ToolChoice.AUTO] * (rounds - 2)
+        assert choices == [ToolChoice.REQUIRED, *optional, ToolChoice.NONE]
+    assert rounds == 8
+
+
+def test_the_results_of_tools_share_the_rest_of_the_prompt(harness: AuditHarness) -> None:
+    read = tool_call_reply("getTranscriptChunks", **READ).tool_calls
+
+    def answer(question: Question) -> Reply:
+        if question.tool_choice is ToolChoice.REQUIRED:
+            return Reply("Je lis.", USAGE, read * 2)
+        return step_answer(question)
+
+    harness.model = FakeLanguageModel(answer)
+    harness.sell("1900417", text="speaker_0: " + "Bonjour, cet appel est note. " * 3_000)
+    config = harness.configure(steps=1)
+    harness.audit("1900417", config, "first", use_rlm=True)
+    first = harness.model.questions[0].characters
+    requested = len("Je lis.") + 2 * len(read[0].arguments)
+
+    def read_characters(left: int) -> list[int]:
+        """The lengths of the results if there are `left` characters for results and repairs."""
+        harness.set_options(max_prompt_characters=first + requested + left)
+        harness.model.questions.clear()
+        harness.audit("1900417", config, f"audit with {left}", use_rlm=True)
+        last = harness.model.questions[-1]
+        return [len(message.content) for message in last.messages if message.role is Role.TOOL]
+
+    # 10,000 characters are for repairs, or half of a smaller rest. A result of less than 1,000 characters
+    # is not read. The result is one character shorter, because it reserves one for "false".
+    assert read_characters(50_000) == [19_999, 19_999]
+    assert read_characters(10_000) == [2_499, 2_499]
+    assert read_characters(3_999) == [999, 999]
+    assert read_characters(3_998) == []
 
 
 def test_a_call_of_three_hours_is_read_with_tools_and_never_exceeds_the_limit(

@@ -1,6 +1,7 @@
 """Audits of fiches: stored results, events, retries and resumption."""
 
 import asyncio
+import re
 from collections import Counter
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ from sqlalchemy import update
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.chat import Question, Reply, Role
 from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.audits.configurations import step_document
@@ -46,14 +48,34 @@ def test_an_audit_judges_every_step_once_and_is_scored(harness: AuditHarness) ->
         1,
     )
     assert row.total_tokens == 3 * USAGE.total_tokens
-    assert row.result_data is not None
-    assert row.result_data["audit"]["compliance"] == {  # type: ignore[index]  # JSON
-        "score": 100.0,
-        "niveau": "EXCELLENT",
-        "points_critiques": "0/0",
-        "poids_obtenu": 15,
-        "poids_total": 15,
-    }
+    assert row.duration_ms is not None
+    assert row.completed_at is not None
+    duration = row.completed_at - row.started_at
+    assert row.duration_ms == round(1000 * duration.total_seconds())
+    verdict = {
+        "score": 100.0, "niveau": "EXCELLENT", "points_critiques": "0/0", "poids_obtenu": 15, "poids_total": 15,
+    }  # fmt: skip
+    approach = {"use_rlm": False, "transcript_mode": "prompt"}
+    assert row.result_data == {
+        "audit_db_id": "1",
+        "audit_tracking_id": "audit-1",
+        "audit": {
+            "config": {"id": "1", "name": "Sales", "description": None},
+            "fiche": {"fiche_id": "1900417", "prospect_name": "Odile MARTEL", "groupe": "TEAM R1"},
+            "results": {"compliance": verdict, "approach": approach},
+            "compliance": verdict,
+            "approach": approach,
+        },
+        "statistics": {
+            "recordings_count": 1, "coverage": row.coverage, "transcriptions_count": 1, "timeline_chunks": 1,
+            "successful_steps": 3, "failed_steps": 0, "total_time_seconds": round(row.duration_ms / 1000, 3),
+            "total_tokens": 3 * USAGE.total_tokens,
+        },
+        "metadata": {
+            "started_at": iso(row.started_at), "completed_at": iso(row.completed_at), "duration_ms": row.duration_ms,
+            "approach": approach,
+        },
+    }  # fmt: skip
 
 
 def test_quotations_are_stored_with_their_recording(harness: AuditHarness) -> None:
@@ -70,26 +92,76 @@ def test_quotations_are_stored_with_their_recording(harness: AuditHarness) -> No
 def test_events_are_emitted_in_order(harness: AuditHarness) -> None:
     harness.sell("1900417")
     harness.set_options(steps_at_once=1)
-    harness.audit("1900417", harness.configure(steps=1))
-    assert [event["name"] for event in harness.events() if event["name"].startswith("audit.")] == [
-        "audit.started",
-        "audit.config_loaded",
-        "audit.transcription_check",
-        "audit.timeline_generated",
-        "audit.analysis_started",
-        "audit.progress",
-        "audit.step_started",
-        "audit.step_completed",
-        "audit.progress",
-        "audit.compliance_calculated",
-        "audit.completed",
+    harness.model.fail_once(PermanentError("Away."))
+    config = harness.configure(steps=2)
+    for _ in range(2):
+        harness.audit("1900417", config)
+    about = {"audit_id": "audit-1", "audit_db_id": "1", "fiche_id": "1900417"}
+    times = {"started_at", "ended_at", "completed_at", "duration_seconds"}
+    emitted, ids = [], []
+    for event in harness.events():
+        assert about.items() <= event.items()
+        assert event["name"].startswith("audit.")
+        ids.append(event.pop("event_id").removeprefix("audit-1:"))
+        emitted.append({name: event[name] for name in event if name not in {*about, *times}})
+    progress = {"total_steps": 2, "status": "in_progress"}
+    verdict = {
+        "overall_score": "10/10", "score_percentage": "100.00%", "niveau": "EXCELLENT", "is_compliant": True,
+        "critical_issues": "0/0",
+    }  # fmt: skip
+    judged = {
+        "score": 5,
+        "max_score": 5,
+        "conforme": True,
+        "total_citations": 2,
+        "tokens_used": USAGE.total_tokens,
+    }
+    assert emitted == [
+        {"name": "audit.started", "audit_config_id": "1", "audit_config_name": "Sales", "total_steps": 2,
+         "status": "started"},
+        {"name": "audit.config_loaded", "config_id": "1", "config_name": "Sales", "steps_count": 2, "status": "loaded"},
+        {"name": "audit.transcription_check", "total_recordings": 1, "transcribed": 1, "needs_transcription": False,
+         "status": "checked"},
+        {"name": "audit.timeline_generated", "recordings_count": 1, "total_chunks": 1, "status": "generated"},
+        {"name": "audit.analysis_started", "total_steps": 2, "model": "fake-model", "status": "analyzing"},
+        {"name": "audit.progress", "current_phase": "timeline", "completed_steps": 0, "failed_steps": 0,
+         "progress_percentage": 0, **progress},
+        *({"name": "audit.step_started", "step_position": position, "step_name": f"Step {position}", "total_steps": 2,
+           "step_weight": 5, "is_critical": False, "status": "processing"} for position in (1, 2)),
+        {"name": "audit.step_failed", "step_position": 1, "step_name": "Step 1", "error": "Away.", "status": "failed"},
+        {"name": "audit.step_completed", "step_position": 2, "step_name": "Step 2", **judged, "status": "completed"},
+        {"name": "audit.progress", "current_phase": "analysis", "completed_steps": 1, "failed_steps": 1,
+         "progress_percentage": 50, **progress},
+        {"name": "audit.incomplete", "error": "Audit incomplete: 1 of 2 steps judged: Away.",
+         "recordings": {"recordings": 1, "required": 1, "transcribed": 1, "missing": [], "without_audio": []},
+         "completed_steps": 1, "failed_steps": 1, "total_steps": 2, "status": "incomplete"},
+        {"name": "audit.progress", "current_phase": "timeline", "completed_steps": 1, "failed_steps": 1,
+         "progress_percentage": 50, **progress},
+        {"name": "audit.step_completed", "step_position": 1, "step_name": "Step 1", **judged, "status": "completed"},
+        {"name": "audit.progress", "current_phase": "analysis", "completed_steps": 2, "failed_steps": 0,
+         "progress_percentage": 100, **progress},
+        {"name": "audit.compliance_calculated", **verdict, "status": "calculated"},
+        {"name": "audit.completed", **verdict, "successful_steps": 2, "failed_steps": 0,
+         "total_tokens": 2 * USAGE.total_tokens, "status": "completed"},
+    ]  # fmt: skip
+    assert [re.sub(r":\d{13}$", "", key) for key in ids] == [
+        "started", "config_loaded", "transcription_check", "timeline_generated", "analysis_started",
+        "progress:timeline:0", "step_started:1", "step_started:2", "step_failed:1", "step_completed:2",
+        "progress:analysis:1", "incomplete", "progress:timeline:1", "step_completed:1", "progress:analysis:2",
+        "compliance_calculated", "completed",
+    ]  # fmt: skip
+    [completed] = harness.events("audit.completed")
+    row = harness.row()
+    assert completed["duration_seconds"] == round((row.duration_ms or 0) / 1000, 3)
+    assert completed["completed_at"] == iso(row.completed_at)
+    assert harness.notes() == [
+        "START: Sales, 2 steps, asked for by an unknown requester",
+        "ANALYSE: transcripts of 1 of 1 recordings, 1 chunks, transcript by prompt, 0 of 2 steps judged before",
+        "Step 1 could not be judged: Away.",
+        "END: Audit incomplete: 1 of 2 steps judged: Away.",
+        "ANALYSE: transcripts of 1 of 1 recordings, 1 chunks, transcript by prompt, 1 of 2 steps judged before",
+        "END: EXCELLENT, 100.00 %, 0 step(s) not dealt with",
     ]
-    [done] = harness.events("audit.completed")
-    assert (done["overall_score"], done["score_percentage"], done["critical_issues"]) == (
-        "5/5",
-        "100.00%",
-        "0/0",
-    )
 
 
 def test_an_invented_quotation_is_downgraded(harness: AuditHarness) -> None:
@@ -247,6 +319,18 @@ def test_an_audit_of_a_fiche_unknown_to_the_crm_fails(harness: AuditHarness) -> 
     assert [event["failed_phase"] for event in harness.events("audit.failed")] == [
         "fiche_not_found"
     ]
+
+
+def test_details_older_than_thirty_minutes_are_fetched_again(harness: AuditHarness) -> None:
+    harness.sell("1900417")
+    config = harness.configure(steps=1)
+    harness.crm.requests.clear()
+    harness.clock.advance(timedelta(minutes=30))
+    harness.audit("1900417", config, "first")
+    assert harness.crm.requests == []
+    harness.clock.advance(timedelta(seconds=1))
+    harness.audit("1900417", config, "second")
+    assert harness.crm.requests == ["1900417"]
 
 
 def test_an_unknown_configuration_starts_no_audit(harness: AuditHarness) -> None:

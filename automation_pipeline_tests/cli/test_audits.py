@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -11,8 +12,9 @@ from sqlalchemy import select
 from automation_pipeline.audits.commands import rendering
 from automation_pipeline.audits.models.audits import Rerun, StepLocation
 from automation_pipeline.audits.models.chat import Question, Reply
-from automation_pipeline.audits.reviews import run_rerun
+from automation_pipeline.audits.reviews import record_review, run_rerun
 from automation_pipeline.cli import output
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_refused
 from automation_pipeline_tests.audits.configurations import step_document
@@ -21,7 +23,7 @@ from automation_pipeline_tests.audits.reviewers import set_state
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses, open_terminal
 from automation_pipeline_tests.fakes.clock import FakeClock
-from automation_pipeline_tests.fakes.llm import FakeLanguageModel, StepInPrompt, step_answer
+from automation_pipeline_tests.fakes.llm import USAGE, FakeLanguageModel, StepInPrompt, step_answer
 
 
 @pytest.fixture
@@ -84,31 +86,90 @@ def test_the_list_shows_latest_versions_or_all(terminal: Terminal, harness: Audi
     assert "REJET (old)" in terminal.run("audits", "list", "--all-versions").out
 
 
-def test_show_prints_the_result_first_and_then_every_step(terminal: Terminal) -> None:
+SHOWN = """\
+verdict        {verdict}
+audit          1, completed
+fiche          1900417  Odile MARTEL
+configuration  1  Sales
+steps          1 dealt with, 1 not
+calls          1 recordings, 1 chunks, transcript by prompt
+transcripts    1 of 1
+tokens         {tokens}
+started        {started}
+ended          {ended}
+asked for by   api
+step  name            verdict       score  comment
+1     Greeting [1] *  {first}
+2     Goodbye         {second}
+* critical: the audit is rejected unless it is CONFORME
+"""
+
+
+def unpadded(text: str) -> str:
+    """The lines without the padding of the table's last column."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
+def test_show_prints_the_result_first_and_then_every_step(
+    terminal: Terminal, harness: AuditHarness
+) -> None:
     ended = terminal.run("audits", "show", "1")
     assert (ended.code, ended.err) == (0, "")
-    lines = ended.out.splitlines()
-    assert lines[0].strip().split(maxsplit=1) == [
-        "verdict",
-        "REJET, 40.00 %, 0/1 critical steps passed",
-    ]
-    assert "1900417  Odile MARTEL" in ended.out
-    [first] = [line for line in lines if line.startswith("1 ")]
-    assert first.split() == ["1", "Greeting", "[1]", "*", "PARTIEL", "4/8", "Étape", "analysée."]
-    [second] = [line for line in lines if line.startswith("2 ")]
-    assert second.split() == ["2", "Goodbye", "NON_CONFORME", "0/2", "No", "[goodbye]."]
-    assert "«" not in ended.out
-
-
-def test_every_control_point_is_shown_with_its_evidence(terminal: Terminal) -> None:
-    result = terminal.run("audits", "show", "1", "--steps").out
-    assert "1  Greeting [1]: PARTIEL, 4/8\n" in result
-    assert "  1. PRESENT  Name given\n     Jugé PRESENT.\n" in result
-    assert (
-        "     « Bonjour, cet appel est enregistré. » 00:00, call 1 (03/02/2026 10:14), speaker_0\n"
-        in result
+    row = harness.row()
+    assert row.started_at is not None
+    assert row.completed_at is not None
+    assert unpadded(ended.out) == SHOWN.format(
+        verdict="REJET, 40.00 %, 0/1 critical steps passed",
+        tokens=2 * USAGE.total_tokens,
+        started=iso(row.started_at),
+        ended=iso(row.completed_at),
+        first="PARTIEL       4/8    Étape analysée.",
+        second="NON_CONFORME  0/2    No [goodbye].",
     )
-    assert "  2. ABSENT  Recording announced\n" in result
+
+
+def test_every_control_point_is_shown_with_its_evidence(
+    terminal: Terminal, harness: AuditHarness
+) -> None:
+    of_point = {
+        "statut": "PRESENT",
+        "commentaire": "They say it.",
+        "reviewer": "qa",
+        "reason": "At 00:12",
+    }
+    for location, given in (
+        (StepLocation(1, 1, 2), of_point),
+        (StepLocation(1, 2), {"conforme": "NON_CONFORME"}),
+    ):
+        record_review(location, given, database=harness.database)
+    request = Rerun(rerun_id="r", location=StepLocation(1, 2, 1), instructions="Listen [again].")
+    harness.model = FakeLanguageModel()
+    asyncio.run(run_rerun(request, database=harness.database, judge=harness.judge))
+    result = terminal.run("audits", "show", "1", "--steps").out
+    steps = result.partition("unless it is CONFORME\n")[2]
+    citation = "« Bonjour, cet appel est enregistré. » 00:00, call 1 (03/02/2026 10:14), speaker_0"
+    assert (
+        re.sub(r"\d{4}-\S+Z", "TIME", steps)
+        == f"""
+1  Greeting [1]: CONFORME, 8/8
+  1. PRESENT  Name given
+     Jugé PRESENT.
+     {citation}
+  2. PRESENT  Recording announced
+     They say it.
+  reviewed TIME by qa: control point 2, statut ABSENT -> PRESENT, the comment (At 00:12)
+
+2  Goodbye: PARTIEL, 1/2
+  1. PRESENT  Name given
+     Jugé PRESENT.
+     {citation}
+  2. ABSENT  Recording announced
+     Jugé ABSENT.
+  reviewed TIME by an unknown reviewer: as it was
+  judged again TIME: control point 1, statut ABSENT -> PRESENT, the comment, citations 0 -> 1, \
+step_score 0 -> 1, step_conforme NON_CONFORME -> PARTIEL (Listen [again].)
+"""
+    )
 
 
 def test_an_audit_is_printed_as_one_json_document(terminal: Terminal) -> None:

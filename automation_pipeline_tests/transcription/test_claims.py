@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -9,7 +11,13 @@ import pytest
 from sqlalchemy import event, select, update
 
 from automation_pipeline.core.coordination import Rate
-from automation_pipeline.core.errors import AutomationError, InfrastructureError, TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    InfrastructureError,
+    PermanentError,
+    TransientError,
+)
+from automation_pipeline.core.retry import Backoff
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline.transcription import recordings
@@ -26,9 +34,10 @@ from automation_pipeline.transcription.queries.runs import (
     finish_tasks,
 )
 from automation_pipeline.transcription.recordings import transcribe_recording
-from automation_pipeline.transcription.rules import FailRecording, after_error
+from automation_pipeline.transcription.rules import FailRecording, RetryRecording, after_error
 from automation_pipeline.transcription.runs import sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
+from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
 from automation_pipeline_tests.transcription.harness import (
@@ -110,8 +119,21 @@ def test_an_expired_claim_cannot_be_extended(harness: TranscriptionHarness) -> N
     assert claim(harness, "other").token == 2
 
 
+@pytest.mark.parametrize(
+    ("at_once", "per_minute", "first"),
+    [
+        (5, 60_000, 5),
+        (50, 30, 2),  # at least two
+        (50, 100, 3),  # what the provider takes in two seconds
+        (50, 300, 10),
+    ],
+)
 def test_all_free_slots_claim_recordings_in_one_statement(
-    harness: TranscriptionHarness, monkeypatch: pytest.MonkeyPatch
+    harness: TranscriptionHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+    per_minute: int,
+    first: int,
 ) -> None:
     requested: list[int] = []
 
@@ -120,11 +142,12 @@ def test_all_free_slots_claim_recordings_in_one_statement(
         return claim_next(session, owner, most, **limits)  # type: ignore[arg-type]
 
     monkeypatch.setattr(recordings, "claim_next", counted)
-    harness.speech = FakeSpeechToText(otherwise=transcript_of, at_once=5)
+    harness.speech = FakeSpeechToText(otherwise=transcript_of, at_once=at_once)
+    harness.options = replace(SPEECH_OPTIONS, per_minute=per_minute)
     harness.sell("1", *(call(f"1{number}") for number in range(5)))
     harness.begin("1", "r1")
     harness.work("r1")
-    assert requested[0] >= 5
+    assert requested[0] == first
 
 
 def test_a_worker_stops_when_its_own_runs_have_ended(harness: TranscriptionHarness) -> None:
@@ -184,9 +207,35 @@ def test_a_recording_whose_attempts_are_used_up_fails(harness: TranscriptionHarn
     assert str(task(harness).error).startswith("Given up after 3 attempts")
 
 
-def test_an_excessive_retry_after_fails_the_recording() -> None:
-    error = TransientError("status=429.", retry_after_seconds=1e9)
-    assert isinstance(after_error(error, 1, SPEECH_OPTIONS, Random(7)), FailRecording)
+@every_case(
+    ("error", "attempts", "expected"),
+    [
+        (
+            TransientError("429.", retry_after_seconds=3600),
+            1,
+            RetryRecording(timedelta(hours=1), "429."),
+        ),
+        (
+            TransientError("429.", retry_after_seconds=3601),
+            1,
+            FailRecording("429. The requested wait of 3601 s is too long."),
+        ),
+        (TransientError("503."), 1, RetryRecording(timedelta(seconds=4), "503.")),
+        (
+            TransientError("503.", retry_after_seconds=1),
+            2,
+            RetryRecording(timedelta(seconds=8), "503."),
+        ),
+        (TransientError("503."), 3, FailRecording("503.")),
+        (PermanentError("404."), 1, FailRecording("404.")),
+        (InfrastructureError("Redis."), 9, RetryRecording(timedelta(seconds=60), "Redis.")),
+    ],
+)
+def test_a_failed_attempt_is_followed_by_a_retry_or_a_failure(
+    error: AutomationError, attempts: int, expected: RetryRecording | FailRecording
+) -> None:
+    options = replace(SPEECH_OPTIONS, backoff=Backoff(base_seconds=4, cap_seconds=60))
+    assert after_error(error, attempts, options, Random(7)) == expected
 
 
 def test_a_run_with_an_active_worker_is_not_swept(harness: TranscriptionHarness) -> None:

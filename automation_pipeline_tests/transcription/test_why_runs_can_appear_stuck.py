@@ -91,12 +91,36 @@ def test_3_without_realtime_the_status_has_all_data_of_the_events(
     harness.sell("7", call("a"), call("b"))
     harness.speech.fail_always(call("b").url, PermanentError("No speech in this audio"))
     harness.work(harness.begin("7", "r1").run_id)
-    events, completed = status(harness), harness.events("transcription.completed")[0]
-    assert (events["total"], events["transcribed"]) == (
-        completed["total_recordings"],
-        completed["transcribed"],
-    )
-    assert events["run"]["failed"] == completed["failed"] == 1
+    shown, [completed] = status(harness), harness.events("transcription.completed")
+    run, recordings = shown.pop("run"), shown.pop("recordings")
+    assert shown == {
+        "ficheId": "7",
+        "total": completed["total_recordings"],
+        "transcribed": completed["transcribed"],
+        "pending": 1,
+        "percentage": 50,
+    }
+    recording = {
+        "recordingDate": "03/02/2026", "recordingTime": "10:14", "durationSeconds": 742, "hasUrl": True,
+    }  # fmt: skip
+    a, b = recordings
+    assert a.pop("transcribedAt").endswith("Z")
+    assert a == {"callId": "a", "hasTranscription": True, "transcriptionId": "tr_a", **recording}
+    assert b == {
+        "callId": "b", "hasTranscription": False, "transcriptionId": None, "transcribedAt": None, **recording,
+    }  # fmt: skip
+    assert run.pop("startedAt") <= run["finishedAt"] == run.pop("lastSignOfLifeAt")
+    assert run.pop("finishedAt").endswith("Z")
+    ended = {"attempts": 1, "token": 1, "secondsLeft": None, "againInSeconds": None}
+    assert all(task.pop("owner").startswith("me/") for task in run["tasks"])
+    assert run == {
+        "id": "r1", "state": "finished with failures", "priority": "normal", "targetTotal": 2, "processed": 2,
+        "cached": 0, "failed": completed["failed"], "error": None,
+        "tasks": [
+            {"callId": "a", "state": "done", "error": None, **ended},
+            {"callId": "b", "state": "failed", "error": "No speech in this audio", **ended},
+        ],
+    }  # fmt: skip
 
 
 def test_4_a_provider_that_throttles_is_shown_with_the_next_attempt(

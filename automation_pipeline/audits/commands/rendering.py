@@ -70,7 +70,8 @@ def step_line(step: Part) -> str:
 
 def _print_verdict(document: Part) -> None:
     has_verdict = document["status"] == "completed"
-    is_over = document["status"] in {"completed", "incomplete"}
+    # An incomplete audit counts the judged steps, a completed one those that the calls deal with.
+    kind = {"completed": "dealt with", "incomplete": "judged"}.get(str(document["status"]))
     verdict = (
         Text(verdict_line(document), COLOURS.get(str(document["niveau"]), ""))
         if has_verdict
@@ -84,9 +85,8 @@ def _print_verdict(document: Part) -> None:
             "error": error and Text(str(error), "red"),
             "fiche": f"{document['ficheId']}  {document['prospectName']}",
             "configuration": f"{document['auditConfigId']}  {document['auditConfigName']}",
-            "steps": f"{document['successfulSteps']} judged, {document['failedSteps']} not"
-            if is_over
-            else None,
+            "steps": kind
+            and f"{document['successfulSteps']} {kind}, {document['failedSteps']} not",
             "calls": None
             if document["recordingsCount"] is None
             else (

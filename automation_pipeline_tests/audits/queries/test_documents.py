@@ -1,6 +1,7 @@
 """Audits as JSON documents: one with its steps, its log entries, and the summaries of fiches."""
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,9 +21,11 @@ from automation_pipeline.audits.queries.documents import (
 from automation_pipeline.audits.requests import request_rerun
 from automation_pipeline.audits.reviews import record_review, set_audit_deleted
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
+from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.queries.fiches import FichePage
 from automation_pipeline.storage.database import Database
+from automation_pipeline_tests.audits.archive import Archive
 from automation_pipeline_tests.audits.configurations import NOW, add, add_audit
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.audits.reviewers import set_state
@@ -235,6 +238,51 @@ def test_the_summary_counts_the_latest_audit_of_each_configuration(harness: Audi
     assert [audit["id"] for audit in result["audits"]] == [
         str(harness.row(name).id) for name in "cb"
     ]
+
+
+def test_the_summary_counts_audits_by_status_and_grades_only_completed_ones(
+    database: Database,
+) -> None:
+    archive = Archive(database, configs=5)
+    graded = {"score_percentage": Decimal(70), "niveau": "BON", "is_compliant": True}
+    statuses = ("completed", "completed", "incomplete", "running", "pending")
+    fields: list[dict[str, Any]] = [
+        graded,
+        {"score_percentage": Decimal("60.01"), "niveau": "REJET", "is_compliant": False},
+        {"error_message": "Away.", "completed_at": NOW, "niveau": "BON", "is_compliant": True},
+        graded,
+        {},
+    ]
+    for config_id, status, values in zip(archive.configs, statuses, fields, strict=True):
+        archive.put("7", status=status, audit_config_id=config_id, **values)
+    with database.reading() as session:
+        found = fiche_status(session, "7", EVERYTHING)["audit"]
+    nothing = {
+        "scorePercentage": None, "niveau": None, "isCompliant": None, "errorMessage": None, "completedAt": None,
+    }  # fmt: skip
+    shown: list[dict[str, Any]] = [
+        {"scorePercentage": 70.0, "niveau": "BON", "isCompliant": True},
+        {"scorePercentage": 60.01, "niveau": "REJET", "isCompliant": False},
+        {"errorMessage": "Away.", "completedAt": iso(NOW)},
+        {},
+        {},
+    ]
+    audits = [
+        {
+            "id": str(number),
+            "auditConfigId": str(number),
+            "auditConfigName": f"Config {number}",
+            "status": status,
+            "createdAt": iso(NOW + timedelta(hours=number)),
+            **nothing,
+            **values,
+        }
+        for number, (status, values) in enumerate(zip(statuses, shown, strict=True), start=1)
+    ]
+    assert found == {
+        "total": 5, "completed": 2, "pending": 1, "running": 1, "compliant": 1, "nonCompliant": 1,
+        "averageScore": round((70 + 60.01) / 2, 2), "latestAudit": audits[-1], "audits": audits[::-1],
+    }  # fmt: skip
 
 
 def test_deleted_audits_are_not_counted(harness: AuditHarness) -> None:

@@ -279,6 +279,13 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
         ("901", ["3"]),
     ]
     assert len([one for one in executed if one.startswith("SELECT")]) == 3
+    assert page[1]["fiche"] == {
+        "ficheId": "901", "groupe": "SUD", "agenceNom": None, "prospectNom": "MARTEL", "prospectPrenom": None,
+        "salesDate": "2026-02-03",
+    }  # fmt: skip
+    assert page[1]["summary"] == {
+        "totalAudits": 1, "compliantCount": 0, "averageScore": None, "latestAuditDate": "2026-05-04T13:00:00.000Z",
+    }  # fmt: skip
     with archive.database.reading() as session:
         [last], _ = list_by_fiche(
             session, parse(AuditFilter, {"limit": "2", "offset": "2"}, "no list")
@@ -287,6 +294,21 @@ def test_fiches_are_paged_with_all_their_audits(archive: Archive) -> None:
     assert last["summary"] == {
         "totalAudits": 2, "compliantCount": 1, "averageScore": 70.0, "latestAuditDate": "2026-05-04T12:00:00.000Z",
     }  # fmt: skip
+
+
+def test_fiches_with_equal_newest_audits_are_sorted_by_their_age(archive: Archive) -> None:
+    archive.put("900")
+    for fiche_id in ("901", "902"):
+        archive.put(fiche_id, created_at=NOW + timedelta(hours=9))
+    with archive.database.reading() as session:
+        orders = {
+            order: [
+                one["fiche"]["ficheId"]  # type: ignore[index]
+                for one in list_by_fiche(session, parse(AuditFilter, {"sort_order": order}, ""))[0]
+            ]
+            for order in ("desc", "asc")
+        }
+    assert orders == {"desc": ["902", "901", "900"], "asc": ["900", "901", "902"]}
 
 
 def test_a_fiche_lists_only_matching_audits(archive: Archive) -> None:

@@ -238,10 +238,47 @@ def test_the_problem_names_the_invalid_field(content: str, problem: str) -> None
 
 
 def test_many_problems_are_summarised() -> None:
-    with pytest.raises(ModelOutputError) as bad:
-        parse_answer(written(points_controle=[{}] * 200))
-    assert len(bad.value.problem) < 1000
-    assert "autre(s) faute(s)" in bad.value.problem
+    def problem(minutages: int) -> str:
+        with pytest.raises(ModelOutputError) as bad:
+            parse_answer(written(minutages=[12] * minutages))
+        return bad.value.problem
+
+    named = [f"minutages[{number}] doit être un texte" for number in range(8)]
+    assert problem(1) == "minutages[0] doit être un texte."
+    assert problem(8) == f"{'; '.join(named)}."
+    assert problem(200) == f"{'; '.join(named)}; et 192 autre(s) faute(s)."
+
+
+def test_numbers_are_bounded_by_the_columns() -> None:
+    largest = 2**31 - 1
+    found = parse_answer(
+        with_citation(recording_index=-largest, chunk_index=largest, minutage_secondes=largest)
+    )
+    [citation] = found.points[0].citations
+    assert (citation.recording_index, citation.chunk_index) == (-largest, largest)
+    assert (citation.minutage_secondes, type(citation.minutage_secondes)) == (largest, float)
+    assert parse_answer(written(score=largest, erreurs_transcription_tolerees=0)).score == largest
+    for content in (
+        with_citation(recording_index=-largest - 1),
+        with_citation(chunk_index=largest + 1),
+        with_citation(minutage_secondes=largest + 1),
+        with_citation(minutage_secondes=largest + 0.5),
+        written(score=largest + 1),
+    ):
+        with pytest.raises(ModelOutputError, match="doit être"):
+            parse_answer(content)
+
+
+def test_an_answer_is_found_after_up_to_sixty_three_braces_of_prose() -> None:
+    assert parse_answer("{x} " * 63 + written()) == FOUND
+    with pytest.raises(ModelOutputError, match="JSON valide"):
+        parse_answer("{x} " * 64 + written())
+
+
+def test_the_last_of_several_valid_objects_counts() -> None:
+    assert parse_answer(f"{written(score=1)} {written(score=2)} {written(score='x')}").score == 2
+    with pytest.raises(ModelOutputError, match="score doit être un nombre entier"):
+        parse_answer(f"{written(traite=3)} {written(score='x')}")
 
 
 def test_a_negative_index_is_accepted() -> None:

@@ -292,7 +292,17 @@ def test_texts_are_stripped_and_empty_texts_become_none() -> None:
         (LEAST | {"steps": "un"}, "steps"),
         (LEAST | {"steps": [3]}, "steps.0"),
         ({"name": "Contrôle", "auditSteps": []}, "auditSteps"),
+        (LEAST | {"description": "x" * 5_001}, "description"),
+        (LEAST | {"createdBy": "x" * 201}, "createdBy"),
         (with_positions(*range(1, 102)), "steps"),
+        (with_step(name="x" * 201), "steps.0.name"),
+        (with_step(description="x" * 5_001), "steps.0.description"),
+        (
+            with_step(controlPoints=[f"point {number}" for number in range(101)]),
+            "steps.0.controlPoints",
+        ),
+        (with_step(keywords=[f"word {number}" for number in range(201)]), "steps.0.keywords"),
+        (with_step(keywords=["x" * 201]), "steps.0.keywords.0"),
         (with_step(name=""), "steps.0.name"),
         (with_step(prompt=" "), "steps.0.prompt"),
         (with_step(prompt="x" * 20_001), "steps.0.prompt"),
@@ -319,6 +329,31 @@ def test_texts_are_stripped_and_empty_texts_become_none() -> None:
 )
 def test_the_error_names_the_invalid_field(given_config: dict[str, object], field: str) -> None:
     assert list(faults(given_config)) == [field]
+
+
+def test_the_largest_configuration_is_valid() -> None:
+    step = LEAST_STEP | {
+        "name": "x" * 200,
+        "prompt": "x" * 20_000,
+        "description": "x" * 5_000,
+        "controlPoints": [f"{number:04}".ljust(1_000, "x") for number in range(100)],
+        "keywords": [f"{number:03}".ljust(200, "x") for number in range(200)],
+        "weight": 10,
+    }
+    given = {
+        "name": "x" * 200,
+        "description": "x" * 5_000,
+        "systemPrompt": "x" * 50_000,
+        "createdBy": "x" * 200,
+        "steps": [step | {"position": position} for position in range(1, 101)],
+    }
+    config = parse_config(given)
+    assert len(config.steps) == 100
+    assert config_document(config)["steps"][0] == step | {  # type: ignore[index]
+        "isCritical": False,
+        "chronologicalImportant": False,
+        "verifyProductInfo": False,
+    }
 
 
 def test_all_invalid_fields_are_reported_together() -> None:

@@ -62,6 +62,14 @@ def test_list_parameters_keep_their_order(
 
 
 def test_an_empty_filter_selects_the_latest_audits_newest_first() -> None:
+    chosen = AuditFilter()
+    assert (chosen.latest_only, chosen.include_deleted, chosen.limit, chosen.offset) == (
+        True,
+        False,
+        100,
+        0,
+    )
+    assert (chosen.sort_by, chosen.sort_order) == ("created_at", "desc")
     assert (
         parse(AuditFilter, {}, "no list")
         == parse(AuditFilter, {"q": "", "status": [""], "limit": "", "is_compliant": ""}, "no list")
@@ -119,7 +127,13 @@ def test_a_grouping_needs_a_key() -> None:
         parse(AuditGrouping, {"group_by": "score_bucket", "bucket_size": "25"}, "no list").group_by
         is GroupBy.SCORE_BUCKET
     )
-    for sent in ({}, {"group_by": "colour"}, {"group_by": "niveau", "bucket_size": "101"}):
+    assert parse(AuditGrouping, {"group_by": "niveau"}, "no list").bucket_size == 10
+    for sent in (
+        {},
+        {"group_by": "colour"},
+        {"group_by": "niveau", "bucket_size": "101"},
+        {"group_by": "niveau", "bucket_size": "0"},
+    ):
         with pytest.raises(InvalidInputError):
             parse(AuditGrouping, sent, "no list")
 

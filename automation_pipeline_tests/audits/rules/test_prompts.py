@@ -155,6 +155,12 @@ def test_only_a_step_that_verifies_the_product_reads_an_excerpt(
     assert ("[Segment 41]" in text) != is_excerpt
 
 
+def test_an_excerpt_has_at_most_forty_matches_by_default() -> None:
+    calls = timeline(*([text, "rien"] for text in ["le délai"] * 41))
+    text = user_text(asked(step=step(verify_product_info=True), timeline=calls))
+    assert text.count("--- Enregistrement") == 40
+
+
 def test_a_transcript_that_fits_is_not_an_excerpt() -> None:
     text = user_text(
         asked(step=step(verify_product_info=True), timeline=timeline(["le délai", "rien"]))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from automation_pipeline.audits.models.audits import Timeline, minutage
 from automation_pipeline.audits.models.chat import ToolCall
-from automation_pipeline.audits.rules.tools import MAX_PREVIEW, TOOLS, excerpt, preview, run_tool
+from automation_pipeline.audits.rules.tools import TOOLS, excerpt, preview, run_tool
 from automation_pipeline_tests.audits.rules.timelines import step, timeline, timelines
 from automation_pipeline_tests.cases import every_case
 
@@ -261,9 +261,9 @@ LONG = "avant " * 200 + "Délai de rétractation " + "après " * 200
     [
         ("", ("delai",), ""),
         ("le délai", ("delai",), "le délai"),
-        (LONG, ("absent",), LONG[:MAX_PREVIEW]),
-        (LONG, ("retractation", "delai"), LONG[1080 : 1080 + MAX_PREVIEW]),
-        ("avant " * 200 + "délai", ("delai",), ("avant " * 200 + "délai")[-MAX_PREVIEW:]),
+        (LONG, ("absent",), LONG[:450]),
+        (LONG, ("retractation", "delai"), LONG[1080:1530]),
+        ("avant " * 200 + "délai", ("delai",), ("avant " * 200 + "délai")[-450:]),
     ],
 )
 def test_a_preview_surrounds_the_first_match(text: str, terms: tuple[str, ...], shown: str) -> None:

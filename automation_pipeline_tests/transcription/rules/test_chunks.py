@@ -198,7 +198,8 @@ def test_a_monologue_is_split_into_bounded_chunks() -> None:
         Word(f"mot{number}", number, number + 0.5, "word", "speaker_0") for number in range(20_000)
     ]
     chunks = chunks_of(words)
-    assert max(len(chunk.full_text) for chunk in chunks) < 25_000
+    assert [chunk.message_count for chunk in chunks] == [10] * 8
+    assert {len(line.split()) for chunk in chunks for line in chunk.full_text.split("\n")} == {251}
     assert (
         sum(len(chunk.full_text.replace("speaker_0: ", "").split()) for chunk in chunks) == 20_000
     )
