@@ -1,6 +1,6 @@
 """A test harness for enrichment: scripted registries, and helpers for requests, jobs, sweeps and rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -234,10 +234,12 @@ class EnrichmentHarness:
         with self.database.reading() as session:
             return session.get_one(CompanyRequestRow, request_id)
 
-    def moves(self, siren: str = SIREN) -> list[tuple[str, str]]:
+    def transitions(self, siren: str = SIREN) -> Sequence[TransitionRow]:
         conditions = TransitionRow.machine == ENRICHMENT.name, TransitionRow.entity_id == siren
-        rows = self.rows(select(TransitionRow).where(*conditions).order_by(TransitionRow.id))
-        return [(row.from_state, row.to_state) for row in rows]
+        return self.rows(select(TransitionRow).where(*conditions).order_by(TransitionRow.id))
+
+    def moves(self, siren: str = SIREN) -> list[tuple[str, str]]:
+        return [(row.from_state, row.to_state) for row in self.transitions(siren)]
 
     def events(self, name: str | None = None) -> list[Event]:
         """The events whose names end with `name`."""
@@ -277,6 +279,12 @@ class EnrichmentHarness:
     def rows(self, query: Any) -> Sequence[Any]:
         with self.database.reading() as session:
             return list(session.scalars(query))
+
+
+def values_of(row: Any, *, without: Collection[str] = ("id",)) -> dict[str, Any]:
+    """The values of all columns except `without`."""
+    names = [column.key for column in row.__mapper__.column_attrs]
+    return {name: getattr(row, name) for name in names if name not in without}
 
 
 def _die() -> Answer:

@@ -7,7 +7,8 @@ import pytest
 
 from automation_pipeline.core.errors import ConflictError, NotFoundError
 from automation_pipeline.enrichment.models import IdentifierError
-from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
+from automation_pipeline.enrichment.tables import AttachmentRow
+from automation_pipeline_tests.enrichment.harness import EnrichmentHarness, values_of
 from automation_pipeline_tests.enrichment.scripted import (
     DOWN,
     INPI,
@@ -36,8 +37,73 @@ def test_a_request_for_a_new_company_creates_a_job_and_requests_a_worker(
         SIREN,
     )
     assert harness.run_requests() == [(f"{SIREN}:REQUEST_CREATED:2026-05-04", {"job_id": job.id})]
-    assert harness.attached_requests(job.id) == [answer.request_id]
-    assert (row.enrichment_status, row.created_by, row.siren_raw) == ("PENDING", "user:1", SIREN)
+    now = harness.clock.now()
+    assert values_of(job) == {
+        "key": f"{SIREN}:REQUEST_CREATED:2026-05-04",
+        "request_key": f"{SIREN}:REQUEST_CREATED:2026-05-04",
+        "company_siren": SIREN,
+        "company_siret": None,
+        "trigger": "REQUEST_CREATED",
+        "state": "PENDING",
+        "status": None,
+        "attempt": 0,
+        "priority": 5,
+        "requested_by_tenant": "main",
+        "correlation_id": "of-main",
+        "lock_token": 0,
+        "lock_owner": None,
+        "heartbeat_at": None,
+        "not_before": None,
+        "put_offs": 0,
+        "requests": 1,
+        "requested_at": now,
+        "started_at": None,
+        "finished_at": None,
+        "sources_success_count": 0,
+        "required_failed_count": 0,
+        "optional_failed_count": 0,
+        "core_identity_present": None,
+        "enrichment_error": None,
+        "changes": None,
+        "created_at": now,
+    }
+    [attachment] = harness.rows_of(AttachmentRow)
+    assert values_of(attachment) == {
+        "job_id": job.id,
+        "request_id": answer.request_id,
+        "tenant_id": "main",
+        "correlation_id": "of-main",
+        "attached_at": now,
+    }
+    assert values_of(row) == {
+        "tenant_id": "main",
+        "idempotency_key": None,
+        "siren": SIREN,
+        "siret": None,
+        "siren_raw": SIREN,
+        "siret_raw": None,
+        "company_siren": SIREN,
+        "warnings": None,
+        "enrichment_status": "PENDING",
+        "enrichment_last_run_at": None,
+        "enrichment_error": None,
+        "correlation_id": "of-main",
+        "created_by": "user:1",
+        "created_at": now,
+        "updated_at": now,
+    }
+    assert values_of(harness.enrichment()) == {
+        "siren": SIREN,
+        "status": "PENDING",
+        "running_job_id": None,
+        "enrichment_error": None,
+        "last_run_at": None,
+        "due_at": None,
+        "retries": 0,
+        "last_manual_at": None,
+        "created_at": now,
+        "updated_at": now,
+    }
     [event] = harness.events()
     assert (event.payload["request_id"], event.payload["trigger"]) == (
         str(answer.request_id),
@@ -48,7 +114,9 @@ def test_a_request_for_a_new_company_creates_a_job_and_requests_a_worker(
 def test_a_siret_is_enough(harness: EnrichmentHarness) -> None:
     answer = harness.request(None, siret="552 032 534 00646")
     assert answer.siren == SIREN
-    assert harness.request_row(answer.request_id).siret == SIRET
+    row = harness.request_row(answer.request_id)
+    assert (row.siret, row.siren_raw, row.siret_raw) == (SIRET, None, "552 032 534 00646")
+    assert harness.job(answer.job_id).company_siret == SIRET
     harness.work(answer.job_id)
     assert harness.sources[SEARCH].calls == [(SIREN, SIRET)]
 
@@ -83,8 +151,18 @@ def test_earlier_requests_become_stale_with_their_company(harness: EnrichmentHar
     first = harness.enriched()
     harness.advance(days=30)
     harness.request(tenant="t2")
-    assert harness.moves()[-1] == ("SUCCESS", "STALE")
-    assert {row.enrichment_status for row in harness.requests()} == {"STALE"}
+    assert values_of(harness.transitions()[-1]) == {
+        "machine": "enrichment",
+        "entity_id": SIREN,
+        "from_state": "SUCCESS",
+        "to_state": "STALE",
+        "actor": "user:1",
+        "reason": "The data has expired.",
+        "at": harness.clock.now(),
+    }
+    assert {(row.enrichment_status, row.updated_at) for row in harness.requests()} == {
+        ("STALE", harness.clock.now())
+    }
     assert harness.open(first.request_id).company is not None
 
 
@@ -130,6 +208,11 @@ def test_force_refreshes_a_fresh_company(harness: EnrichmentHarness) -> None:
         ("STALE", "RUNNING"),
         ("RUNNING", "SUCCESS"),
     ]
+    assert [(row.actor, row.reason) for row in harness.transitions()[2:]] == [
+        ("user:1", "MANUAL"),
+        ("worker", None),
+        ("worker", None),
+    ]
 
 
 def test_a_repeated_idempotency_key_returns_the_same_request(harness: EnrichmentHarness) -> None:
@@ -161,6 +244,11 @@ def test_the_outcome_of_a_request_is_logged(
         harness.request()
         harness.request()
     assert [record.fields["outcome"] for record in caplog.records] == ["ENQUEUED", "ATTACHED"]
+    assert [record.fields["request_id"] for record in caplog.records] == ["1", "2"]
+    assert {record.fields["job_id"] for record in caplog.records} == {"1"}
+    assert {record.fields["event_type"] for record in caplog.records} == {
+        "CompanyEnrichmentRequested"
+    }
 
 
 def jobs_from_opening(harness: EnrichmentHarness) -> int:

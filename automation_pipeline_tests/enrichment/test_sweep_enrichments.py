@@ -8,6 +8,7 @@ from sqlalchemy import select, update
 from automation_pipeline.enrichment.models import LOST_LEASES, claim_key
 from automation_pipeline.enrichment.sources import set_rest
 from automation_pipeline.enrichment.tables import CompanyRow, EnrichmentRow, SourceStatusRow
+from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
 from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOT_FOUND, SEARCH, SIREN
 from automation_pipeline_tests.fiches.queries.mirror import statements
@@ -49,7 +50,14 @@ def test_companies_enriched_in_one_night_are_refreshed_over_several(
     assert (harness.sweep().stale, harness.enrichment(EARLY).status) == (0, "SUCCESS")
     harness.advance(hours=1)
     assert harness.sweep().refreshed == 1
-    assert harness.moves(EARLY)[-1] == ("SUCCESS", "STALE")
+    last = harness.transitions(EARLY)[-1]
+    assert (last.from_state, last.to_state, last.actor, last.reason, last.at) == (
+        "SUCCESS",
+        "STALE",
+        "sweep",
+        "The data has expired.",
+        harness.clock.now(),
+    )
     assert [job.company_siren for job in harness.jobs()[2:]] == [EARLY]
     assert {row.enrichment_status for row in harness.requests() if row.company_siren == EARLY} == {
         "STALE"
@@ -61,6 +69,20 @@ def test_companies_enriched_in_one_night_are_refreshed_over_several(
     assert harness.sweep().refreshed == 1
 
 
+def test_a_fresh_company_is_refreshed_when_it_is_due(harness: EnrichmentHarness) -> None:
+    answer = harness.enriched()
+    now = harness.advance(days=1)
+    harness.set(EnrichmentRow, due_at=now)
+    assert (harness.sweep().stale, len(harness.jobs())) == (0, 2)
+    last, row = harness.transitions()[-1], harness.request_row(answer.request_id)
+    assert (last.from_state, last.to_state, last.reason) == (
+        "SUCCESS",
+        "STALE",
+        "The refresh is due.",
+    )
+    assert (row.enrichment_status, row.updated_at) == ("STALE", now)
+
+
 def test_a_refresh_without_a_request_is_published_once(harness: EnrichmentHarness) -> None:
     harness.enriched()
     harness.advance(days=33)
@@ -69,8 +91,10 @@ def test_a_refresh_without_a_request_is_published_once(harness: EnrichmentHarnes
     assert str(report) == (
         "1 companies became stale; 1 refreshes and 0 replacement workers were requested."
     )
-    assert (job.trigger, job.requested_by_tenant) == ("STALE_SWEEP", "main")
-    assert job.priority < harness.jobs()[0].priority
+    assert (job.trigger, job.requested_by_tenant, job.priority) == ("STALE_SWEEP", "main", 1)
+    assert (job.company_siret, len(job.correlation_id)) == (None, 32)
+    [run_request] = [row for row in harness.rows_of(RunRequestRow) if row.request_key == job.key]
+    assert run_request.tags["dagster/priority"] == "1"
     harness.work(job.id)
     events = harness.events("Completed")[-1]
     assert (events.tenant_id, events.payload["job_id"], events.payload["enrichment_status"]) == (

@@ -9,11 +9,11 @@ from sqlalchemy import select
 
 from automation_pipeline.core.logs import configure_logs, correlated, correlation_id
 from automation_pipeline.enrichment import models
-from automation_pipeline.enrichment.models import EnrichmentAnswer, SourceError
+from automation_pipeline.enrichment.models import FIELDS, EnrichmentAnswer, SourceError
 from automation_pipeline.enrichment.queries.requests import warnings_of
 from automation_pipeline.enrichment.sources import set_rest
 from automation_pipeline.enrichment.tables import CompanyDocumentRow, FieldSourceRow, RetrievalRow
-from automation_pipeline_tests.enrichment.harness import EnrichmentHarness
+from automation_pipeline_tests.enrichment.harness import EnrichmentHarness, values_of
 from automation_pipeline_tests.enrichment.scripted import (
     BUSY,
     DOWN,
@@ -50,8 +50,66 @@ def test_a_company_known_to_all_three_sources_is_a_success(harness: EnrichmentHa
     assert (job.state, job.status, job.attempt) == ("DONE", "SUCCESS", 1)
     assert company is not None
     assert (company.legal_name, company.legal_form, company.rcs_city) == ("DANONE", "5510", "PARIS")
-    assert company.updated_at == harness.clock.now()
+    now = harness.clock.now()
+    assert (company.is_masked, company.updated_at) == (False, now)
     assert (row.status, row.enrichment_error, row.running_job_id) == ("SUCCESS", None, None)
+    assert (row.last_run_at, row.retries, row.last_manual_at, row.updated_at) == (now, 0, None, now)
+    stored_job = values_of(harness.job(answer.job_id), without=("id", "due_at"))
+    assert stored_job | {"lock_token": 1, "lock_owner": "worker-1"} == stored_job
+    assert (job.started_at, job.heartbeat_at, job.finished_at, job.not_before) == (
+        now,
+        now,
+        now,
+        None,
+    )
+    assert job.changes == {
+        name: {"before": None, "after": getattr(company, name)}
+        for name in FIELDS
+        if getattr(company, name) is not None
+    }
+    assert [
+        values_of(row, without=("id", "value_hash")) for row in harness.rows_of(FieldSourceRow)
+    ] == [
+        {
+            "company_siren": SIREN,
+            "field": name,
+            "source_api": source,
+            "fetched_at": now,
+            "locked_by_user": None,
+        }
+        for name, source in (
+            ("siret", SEARCH),
+            ("legal_name", SEARCH),
+            ("legal_form", INPI),
+            ("city", SEARCH),
+            ("country_code", INPI),
+            ("naf_code", SEARCH),
+            ("rcs_city", RCS),
+            ("registry_name", RCS),
+        )
+    ]
+    assert [
+        values_of(row, without=("id", "checksum", "payload_json"))
+        for row in harness.rows_of(CompanyDocumentRow)
+    ] == [
+        {"company_siren": SIREN, "doc_type": kind, "source_api": source, "retrieved_at": now}
+        for kind, source in (
+            ("ENTERPRISE_SEARCH", SEARCH),
+            ("RNE_FORMALITY", INPI),
+            ("RCS_EXTRACT", RCS),
+        )
+    ]
+    assert [values_of(row) for row in harness.rows_of(RetrievalRow)] == [
+        {
+            "company_siren": SIREN,
+            "source_api": source,
+            "last_retrieved_at": now,
+            "last_status": "SUCCESS",
+            "last_http_status": 200,
+            "last_error": None,
+        }
+        for source in (SEARCH, INPI, RCS)
+    ]
     assert harness.moves() == [("PENDING", "RUNNING"), ("RUNNING", "SUCCESS")]
     assert harness.event_names() == [
         "Requested",
@@ -67,7 +125,16 @@ def test_a_company_known_to_all_three_sources_is_a_success(harness: EnrichmentHa
         RCS,
     ]
     assert counts(harness) == (3, 0, 0, 0)
-    assert harness.request_row(answer.request_id).enrichment_status == "SUCCESS"
+    request = harness.request_row(answer.request_id)
+    assert (
+        request.enrichment_status,
+        request.enrichment_last_run_at,
+        request.enrichment_error,
+    ) == (
+        "SUCCESS",
+        now,
+        None,
+    )
     assert harness.claim_owner() is None
 
 
@@ -467,6 +534,18 @@ def test_a_stale_company_stays_stale_while_its_job_is_postponed(harness: Enrichm
     job = harness.work(answer.job_id)
     assert (job.state, job.status, harness.enrichment().status) == ("PENDING", None, "STALE")
     assert job.not_before == harness.clock.now() + timedelta(seconds=60)
+    row, last = harness.enrichment(), harness.transitions()[-1]
+    assert (job.attempt, row.running_job_id, harness.requests()[-1].enrichment_status) == (
+        0,
+        None,
+        "STALE",
+    )
+    assert (last.from_state, last.to_state, last.actor, last.reason) == (
+        "RUNNING",
+        "STALE",
+        "worker",
+        "API_RECHERCHE_ENTREPRISES asks to wait until 10:01 UTC. The source answered RATE_LIMIT.",
+    )
     assert harness.work(answer.job_id).state == "PENDING"
     assert harness.calls()[SEARCH] == 2
 

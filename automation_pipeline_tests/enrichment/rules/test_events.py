@@ -71,6 +71,7 @@ def test_every_event_has_a_complete_envelope(event: Event) -> None:
 def test_a_requested_event_has_company_and_trigger() -> None:
     event = requested()
     assert event.name == "CompanyEnrichmentRequested"
+    assert event.key == "enrichment:3:CompanyEnrichmentRequested:REQUEST_CREATED:1777888800000000"
     assert event.payload == {
         "request_id": "3", "company_siren": "552032534", "company_siret": None, "trigger": "REQUEST_CREATED",
     }  # fmt: skip
@@ -78,7 +79,10 @@ def test_a_requested_event_has_company_and_trigger() -> None:
 
 def test_a_started_event_has_the_attempt() -> None:
     event = enrichment_started(JOB, NOW)
-    assert event.name == "CompanyEnrichmentStarted"
+    assert (event.name, event.key) == (
+        "CompanyEnrichmentStarted",
+        "enrichment:7:CompanyEnrichmentStarted:2",
+    )
     assert event.payload == {"job_id": "7", "company_siren": "552032534", "attempt": 2}
 
 
@@ -104,7 +108,11 @@ def test_a_source_fetched_event_has_the_result_without_the_answer(
 
 def test_a_completed_event_has_the_counts_of_the_contract() -> None:
     event = enrichment_completed(JOB, 3, PARTIAL, NOW)
-    assert event.name == "CompanyEnrichmentCompleted"
+    assert (event.name, event.key) == (
+        "CompanyEnrichmentCompleted",
+        "enrichment:7:CompanyEnrichmentCompleted:3",
+    )
+    assert enrichment_completed(JOB, None, PARTIAL, NOW).key.endswith(":-")
     assert event.payload == {
         "job_id": "7",
         "company_siren": "552032534",

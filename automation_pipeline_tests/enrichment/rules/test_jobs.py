@@ -199,7 +199,8 @@ def test_the_error_text_is_in_call_order() -> None:
 def test_a_long_error_text_is_cut_after_a_complete_item() -> None:
     text = error_text(["x" * 999] * 4)
     assert (len(text), text.count("|")) == (1999, 1)
-    assert len(text) <= MAX_ERROR_LENGTH
+    assert error_text(["x" * 999, "y" * 1000, "z"]) == f"{'x' * 999}|{'y' * 1000}"
+    assert MAX_ERROR_LENGTH == 2000
 
 
 def test_the_error_of_a_lost_worker_names_no_source() -> None:
@@ -301,12 +302,19 @@ def test_the_coverage_check_fails_if_more_than_a_tenth_failed(
 def test_a_failure_without_an_error_is_a_grave_finding() -> None:
     coverage = findings(statuses={S.SUCCESS: 99, S.FAILED: 1}, unexplained=1)["coverage"]
     assert (coverage.passed, coverage.grave) == (False, True)
-    assert coverage.message.startswith("1 have failed without an error")
+    assert coverage.message == (
+        "1 have failed without an error; 1 of 100 enrichments have failed (1%)."
+    )
 
 
 @every_case("overdue", [0, 1])
 def test_an_overdue_success_fails_the_freshness_check(overdue: int) -> None:
-    assert findings(overdue=overdue)["freshness"].passed is not bool(overdue)
+    finding = findings(overdue=overdue)["freshness"]
+    messages = [
+        "No company is SUCCESS with expired data.",
+        "1 companies are SUCCESS although their data has expired: does the sensor sweep_enrichments run?",
+    ]
+    assert finding == DayFinding("freshness", not overdue, messages[overdue])
 
 
 CONTRACT_TRANSITIONS = {

@@ -12,6 +12,7 @@ from automation_pipeline.enrichment.rules.normalisation import (
     is_masked,
     line,
     naf,
+    naf_label,
     postal_code,
     text,
 )
@@ -134,3 +135,17 @@ def test_common_countries_have_a_french_name(code: str) -> None:
 
 def test_no_country_name_can_be_confused_with_a_code() -> None:
     assert all(len(name) > 3 for name in BY_NAME)
+
+
+@every_case(
+    ("code", "label"),
+    [
+        ("62.01Z", "Programmation, conseil et autres activités informatiques"),
+        ("0111Z", "Culture et production animale, chasse et services annexes"),
+        ("04.00Z", None),
+        ("x", None),
+        (None, None),
+    ],
+)
+def test_the_label_of_a_naf_code_is_that_of_its_division(code: object, label: str | None) -> None:
+    assert naf_label(code) == label
