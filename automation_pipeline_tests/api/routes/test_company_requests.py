@@ -198,8 +198,12 @@ def test_a_manual_refresh_has_a_cooldown(
 ) -> None:
     request_id = companies.post(PATH, json={"siren": SIREN}).json()["request"]["id"]
     action = f"{PATH}/{request_id}:refresh-company"
-    asked = companies.post(action)
-    assert (asked.status_code, asked.json()["outcome"], asked.json()["enrichment_running"]) == (
+    refreshed = companies.post(action)
+    assert (
+        refreshed.status_code,
+        refreshed.json()["outcome"],
+        refreshed.json()["enrichment_running"],
+    ) == (
         202,
         "ENQUEUED",
         True,

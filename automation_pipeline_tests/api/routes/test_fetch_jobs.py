@@ -68,15 +68,15 @@ def test_a_fully_cached_range_starts_no_job(client: TestClient, ranges: FetchJob
     ranges.prefetch(*DAYS)
     document = get(client, PATH, **RANGE)
     RangeShown.model_validate(document)
-    assert (
-        document["meta"]["complete"],
-        document["meta"]["partial"],
-        "backgroundJobId" in document["meta"],
-    ) == (
-        True,
-        False,
-        False,
-    )
+    assert document["meta"] == {
+        "complete": True,
+        "partial": False,
+        "totalDaysRequested": 7,
+        "daysFetched": 7,
+        "daysRemaining": 0,
+        "daysCached": 7,
+        "cacheCoverage": {"datesWithData": [day.isoformat() for day in DAYS], "datesMissing": []},
+    }
     assert ranges.jobs == []
 
 
@@ -99,7 +99,7 @@ def test_a_range_in_the_future_is_empty_and_complete(
 
 
 @every_case(
-    ("query", "complaint"),
+    ("query", "message"),
     [
         ({**RANGE, "startDate": "2026-02-09"}, "startDate must be before or equal to endDate"),
         ({**RANGE, "startDate": "02/02/2026"}, "Invalid date format. Use YYYY-MM-DD"),
@@ -111,9 +111,9 @@ def test_a_range_in_the_future_is_empty_and_complete(
     ],
 )
 def test_an_invalid_range_is_refused(
-    client: TestClient, ranges: FetchJobHarness, query: dict[str, str], complaint: str
+    client: TestClient, ranges: FetchJobHarness, query: dict[str, str], message: str
 ) -> None:
-    assert get(client, PATH, 400, **query)["error"] == complaint
+    assert get(client, PATH, 400, **query)["error"] == message
     assert ranges.jobs == []
 
 
@@ -150,10 +150,10 @@ def test_a_job_is_visible_to_its_creator_and_to_callers_with_full_scope(
         == missing
         == get(client, "/api/fiches/jobs/nope", 404)["error"]
     )
-    for asked in (job_id, "nope"):
+    for requested in (job_id, "nope"):
         assert (
-            get(other, "/api/fiches/webhooks/fiches", 404, jobId=asked)["error"]
-            == f"Job {asked} not found"
+            get(other, "/api/fiches/webhooks/fiches", 404, jobId=requested)["error"]
+            == f"Job {requested} not found"
         )
     assert get(other, PATH, **RANGE)["meta"]["backgroundJobId"] != job_id
 
@@ -169,13 +169,40 @@ def test_a_job_is_shown_with_its_deliveries_and_without_its_secret(
     assert HOOK.secret not in str(shown)
     JobDetail.model_validate(shown["data"])
     data = shown["data"]
-    assert (data["status"], data["progress"], data["completedDays"], data["totalFiches"]) == (
-        "complete",
-        100,
-        7,
-        14,
-    )
-    assert [one["event"] for one in data["webhookDeliveries"]] == ["complete", *["progress"] * 6]
+    deliveries = data.pop("webhookDeliveries")
+    now = "2026-05-04T10:00:00.000Z"
+    assert data == {
+        "jobId": job_id,
+        "status": "complete",
+        "startDate": "2026-02-02",
+        "endDate": "2026-02-08",
+        "progress": 100,
+        "completedDays": 7,
+        "totalDays": 7,
+        "totalFiches": 14,
+        "datesCompleted": [day.isoformat() for day in DAYS],
+        "datesRemaining": [],
+        "datesFailed": [],
+        "error": None,
+        "webhookUrl": HOOK.url,
+        "createdBy": data["createdBy"],
+        "createdAt": now,
+        "updatedAt": now,
+        "completedAt": now,
+    }
+    assert [one["event"] for one in deliveries] == ["complete", *["progress"] * 6]
+    assert deliveries[0].pop("nextRetryAt")
+    assert deliveries[0] == {
+        "id": "7",
+        "event": "complete",
+        "status": "pending",
+        "statusCode": None,
+        "responseBody": None,
+        "lastError": None,
+        "attempt": 0,
+        "createdAt": now,
+        "sentAt": None,
+    }
     listed = get(client, "/api/fiches/jobs?status=complete")
     JobShown.model_validate(listed["data"][0])
     assert (listed["count"], listed["limit"], listed["offset"]) == (1, 20, 0)
@@ -196,6 +223,21 @@ def test_a_poll_returns_the_fiches_in_scope(
         Polled.model_validate(after)
         assert (after["event"], after["data"]["totalFiches"]) == ("complete", seen)
         assert after["data"]["currentFichesCount"] == len(after["data"]["partialData"]) == seen
+        assert (after["jobId"], after["timestamp"]) == (job_id, "2026-05-04T10:00:00.000Z")
+        assert (
+            after["data"]["partialData"][:1]
+            == [
+                {
+                    "ficheId": "02020",
+                    "groupe": None,
+                    "prospectNom": "MARTEL",
+                    "prospectPrenom": "Odile",
+                    "recordingsCount": 0,
+                    "createdAt": "2026-02-03T09:12:00.000Z",
+                }
+            ][:seen]
+        )
+        assert after["data"]["dataUrl"] == f"{PATH}?startDate=2026-02-02&endDate=2026-02-03"
         ranges.delete_lists(*DAYS[:2])
 
 
@@ -252,7 +294,7 @@ def test_a_poll_needs_a_valid_job_id(client: TestClient) -> None:
 
 def test_required_parameters_are_marked_in_the_openapi_document(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    asked = {
+    required = {
         path: {each["name"] for each in paths[path]["get"]["parameters"] if each["required"]}
         for path in (
             PATH,
@@ -261,4 +303,4 @@ def test_required_parameters_are_marked_in_the_openapi_document(client: TestClie
             "/api/fiches/webhooks/fiches",
         )
     }
-    assert list(asked.values()) == [{"startDate", "endDate"}, {"date"}, {"date"}, {"jobId"}]
+    assert list(required.values()) == [{"startDate", "endDate"}, {"date"}, {"date"}, {"jobId"}]

@@ -62,7 +62,20 @@ def test_a_search_queries_the_crm_for_one_day(client: TestClient, crm: FakeFiche
         ("1", True),
         ("9", False),
     ]
-    assert found["fiches"][0]["nom"] == "MARTEL"
+    assert {name: found["fiches"][0][name] for name in found["fiches"][0] if name != "status"} == {
+        "id": "1",
+        "cle": "5f0c77aa91e34b0c8d2e1f6a7b8c9d00",
+        "nom": "MARTEL",
+        "prenom": "Odile",
+        "telephone": "0600000001",
+        "telephone_2": None,
+        "email": "odile.martel@example.test",
+        "statut": "Vente",
+        "date_insertion": "2026-02-03T09:12:00.000Z",
+        "date_modification": None,
+        "recordings": [],
+    }
+    assert set(found["fiches"][0]["status"]) == {"hasData", "transcription", "audit"}
     short = get(client, "/api/fiches/search", date="2026-02-03", includeStatus="false")
     assert (short["total"], "status" in short["fiches"][0]) == (2, False)
 
@@ -70,7 +83,18 @@ def test_a_search_queries_the_crm_for_one_day(client: TestClient, crm: FakeFiche
 def test_a_search_shows_only_fiches_in_scope(login: Login, crm: FakeFicheSource) -> None:
     found = get(login(READS, groupes=["NORD"]), "/api/fiches/search", date="2026-02-03")
     assert ([each["id"] for each in found["fiches"]], found["total"]) == (["1"], 1)
-    assert [call["recording_url"] for call in found["fiches"][0]["recordings"]] == [None]
+    assert found["fiches"][0]["recordings"] == [
+        {
+            "call_id": "11",
+            "start_time": "2026-02-03T09:14:05.000Z",
+            "duration_seconds": 742,
+            "direction": "out",
+            "from_number": "33100000001",
+            "to_number": "33600000001",
+            "answered": True,
+            "recording_url": None,
+        }
+    ]
     with_audio = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
     [one] = get(with_audio, "/api/fiches/search", date="2026-02-03")["fiches"]
     assert one["recordings"][0]["recording_url"] == URL
@@ -284,9 +308,36 @@ def test_the_fiches_of_a_cached_day_are_shown(
         3,
         ["1", "2", "3"],
     )
-    first = day["fiches"][0]
-    assert (first["groupe"], first["createdAt"]) == ("NORD", "2026-02-03T09:12:00.000Z")
-    assert [call["callId"] for call in first["recordings"]] == ["11"]
+    first = {name: value for name, value in day["fiches"][0].items() if name != "audit"}
+    assert first == {
+        "ficheId": "1",
+        "groupe": "NORD",
+        "agenceNom": "7-TEAMR1",
+        "prospectNom": "MARTEL",
+        "prospectPrenom": "Odile",
+        "prospectEmail": "odile.martel@example.test",
+        "prospectTel": "0600000001",
+        "fetchedAt": "2026-05-04T10:00:00.000Z",
+        "createdAt": "2026-02-03T09:12:00.000Z",
+        "transcription": {
+            "total": 1,
+            "transcribed": 0,
+            "pending": 1,
+            "percentage": 0,
+            "isComplete": False,
+            "lastTranscribedAt": None,
+        },
+        "recordings": [
+            {
+                "id": "1",
+                "callId": "11",
+                "hasTranscription": False,
+                "transcribedAt": None,
+                "startTime": "2026-02-03T09:14:05.000Z",
+                "durationSeconds": 742,
+            }
+        ],
+    }
     page = get(client, "/api/fiches/status/by-date", date="2026-02-03", limit=1, offset=1)["data"]
     assert (page["total"], [row["ficheId"] for row in page["fiches"]]) == (3, ["2"])
     mine = get(login(READS, groupes=["NORD"]), "/api/fiches/status/by-date", date="2026-02-03")[
@@ -304,12 +355,29 @@ def test_recordings_of_a_fiche_are_listed_with_their_fields(
     result = get(client, "/api/recordings/1")
     [row] = result["data"]
     RecordingRow.model_validate(row)
-    assert (result["count"], row["callId"], row["recordingUrl"], row["recordingDate"]) == (
-        1,
-        "11",
-        URL,
-        "03/02/2026",
-    )
+    assert result["count"] == 1
+    assert row == {
+        "id": "1",
+        "ficheId": "1",
+        "callId": "11",
+        "recordingUrl": URL,
+        "recordingDate": "03/02/2026",
+        "recordingTime": "10:14",
+        "uuid": None,
+        "startTime": "2026-02-03T09:14:05.000Z",
+        "durationSeconds": 742,
+        "direction": "out",
+        "fromNumber": "33100000001",
+        "toNumber": "33600000001",
+        "answered": True,
+        "vanishedAt": None,
+        "hasTranscription": False,
+        "transcriptionId": None,
+        "transcriptionText": None,
+        "transcriptionLanguageCode": None,
+        "transcriptionLanguageProbability": None,
+        "transcribedAt": None,
+    }
     assert get(client, "/api/recordings/77", 404)["error"] == "Fiche 77 not found"
     with_audio = login({"recordings.read": "GROUP"}, groupes=["NORD"])
     assert get(with_audio, "/api/recordings/1")["count"] == 1

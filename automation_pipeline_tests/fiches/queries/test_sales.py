@@ -4,6 +4,7 @@ from datetime import date, timedelta
 
 from sqlalchemy import event, select
 
+from automation_pipeline.fiches.models.days import SalesDay
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     FicheNotFound,
@@ -55,9 +56,19 @@ def cached(database: Database, fiche_id: str) -> FicheCacheRow:
 def test_the_sales_day_counts_describe_the_stored_list(
     database: Database, clock: FakeClock
 ) -> None:
-    first = save(database, clock, listed(summary("1"), summary("2", cle=None), of=3))
-    assert (first.fiches, first.new, first.changed, first.duplicates) == (2, 2, 0, 1)
-    assert (first.missing_cle, first.without_recordings) == (1, 2)
+    with_call = summary("1", recordings=(recording("a"),))
+    first = save(database, clock, listed(with_call, summary("2", cle=None), of=3))
+    assert first == SalesDay(
+        day=DAY,
+        revalidated_at=clock.now(),
+        listed=3,
+        duplicates=1,
+        new=2,
+        changed=0,
+        missing_cle=1,
+        without_recordings=1,
+    )
+    assert first.fiches == 2
     clock.advance(timedelta(hours=1))
     second = save(database, clock, listed(summary("1", nom="DURAND"), summary("2"), summary("3")))
     assert (second.new, second.changed) == (1, 2)
@@ -98,8 +109,33 @@ def test_a_sales_list_never_removes_stored_details(database: Database, clock: Fa
 def test_a_sales_list_does_not_count_as_details(database: Database, clock: FakeClock) -> None:
     save(database, clock, listed(summary("1")))
     row = cached(database, "1")
-    assert (row.details_fetched_at, row.details_success) == (None, None)
-    assert row.raw_data["_salesListOnly"] is True
+    now = clock.now()
+    assert {column.key: getattr(row, column.key) for column in FicheCacheRow.__table__.columns} == {
+        "id": 1,
+        "fiche_id": "1",
+        "groupe": None,
+        "agence_nom": None,
+        "prospect_nom": "MARTEL",
+        "prospect_prenom": "Odile",
+        "prospect_email": "o.m@example.test",
+        "prospect_tel": "0600000001",
+        "sales_date": "2026-02-03",
+        "cle": "c1",
+        "details_success": None,
+        "details_message": None,
+        "raw_data": {
+            "_salesListOnly": True,
+            "telephone_2": None,
+            "statut": "Vente",
+            "date_insertion": None,
+            "date_modification": None,
+        },
+        "fetched_at": now,
+        "details_fetched_at": None,
+        "not_found_until": None,
+        "expires_at": now + timedelta(days=10),
+        "last_revalidated_at": now,
+    }
 
 
 def test_a_not_found_fiche_stays_not_found_after_a_sales_list(

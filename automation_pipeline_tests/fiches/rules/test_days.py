@@ -12,6 +12,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.fiches.models.days import (
     MAX_RANGE_DAYS,
     DayCoverage,
+    DayFinding,
     SalesDay,
     crm_day,
     crm_instant,
@@ -49,6 +50,22 @@ def sales_day(
         **counts,
     }
     return SalesDay(day=day, revalidated_at=revalidated_at, listed=listed, **other_counts)
+
+
+def test_the_findings_of_a_day_have_messages_and_severities() -> None:
+    known = sales_day(listed=12, duplicates=2, missing_cle=3)
+    assert evaluate_day(known, (20, 18)) == (
+        DayFinding("not_empty_on_a_weekday", True, "10 fiches on a Tuesday.", grave=True),
+        DayFinding("no_duplicate_ids", False, "2 repeated ids.", grave=True),
+        DayFinding("volume_in_band", True, "10 fiches; the last 2 Tuesdays suggest 10 to 28."),
+        DayFinding("every_fiche_has_a_cle", False, "3 fiches without a cle."),
+    )
+    assert evaluate_day(known, (20,))[2] == DayFinding(
+        "volume_in_band", True, "Too few earlier Tuesdays to compare with."
+    )
+    assert evaluate_day(None, ())[0] == DayFinding(
+        "not_empty_on_a_weekday", False, "The day was never fetched.", grave=True
+    )
 
 
 def passed(check: str, known: SalesDay | None, earlier: tuple[int, ...] = ()) -> bool:
@@ -94,7 +111,16 @@ def test_a_day_that_was_never_fetched_is_reported_stale() -> None:
         False,
         "1 of the last 2 days are stale: 2026-02-03",
     )
-    assert evaluate_staleness((), days).passed
+    assert finding.check == "no_stale_day"
+    assert not finding.grave
+    fresh = evaluate_staleness((), days)
+    assert (fresh.passed, fresh.message) == (True, "The lists of the last 2 days are fresh.")
+    many = [TUESDAY + timedelta(days=n) for n in range(11)]
+    assert evaluate_staleness(many[:10], many).message.endswith("2026-02-04, 2026-02-03")
+    assert evaluate_staleness(many, many).message == (
+        "11 of the last 11 days are stale: 2026-02-13, 2026-02-12, 2026-02-11, 2026-02-10, 2026-02-09, "
+        "2026-02-08, 2026-02-07, 2026-02-06, 2026-02-05, 2026-02-04 …"
+    )
 
 
 @every_case(("day", "listed", "fine"), [(TUESDAY, 0, False), (TUESDAY, 1, True), (SUNDAY, 0, True)])
@@ -340,6 +366,11 @@ def test_coverage_shares_determine_the_findings(
     findings = evaluate_coverage(coverage, has_sales_list=True)
     assert tuple(finding.check for finding in findings) == COVERAGE_CHECKS
     assert tuple(finding.passed for finding in findings) == verdicts
+    message = (
+        f"{coverage.with_details} of {coverage.fiches} fiches have their details; "
+        f"{coverage.not_found} not found."
+    )
+    assert {(finding.message, finding.grave) for finding in findings} == {(message, False)}
 
 
 @every_case("coverage", [DayCoverage(0, 0, 0), DayCoverage(3, 3, 0)])
