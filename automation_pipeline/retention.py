@@ -1,6 +1,5 @@
-"""Retention: which rows are deleted when they are old, the setting with their age, and the purge.
-
-Rows are deleted in small batches, and rows that refer to them are deleted with them."""
+"""Retention: which old rows are deleted, the setting with their age, and the purge. The purge
+deletes rows in small batches, together with the rows that refer to them."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -50,8 +49,8 @@ from automation_pipeline.transcription.tables import TranscriptionRunRow, Transc
 
 JOB = "housekeeping"
 BATCH = 1000
-# SQLite serves the next writer that asks, not the one that waits longest: without a pause the purge
-# would keep the others out.
+# SQLite does not queue its writers: without a pause the purge
+# would lock out all others.
 PAUSE_SECONDS = 0.05
 # One purge deletes at most a million rows of a kind; the next one continues.
 MAX_PASSES = 1000
@@ -61,8 +60,8 @@ Conditions = Sequence[ColumnElement[bool]]
 
 @dataclass(frozen=True)
 class Kind:
-    """Rows that may be deleted when they are old. `are_old` gives the conditions for rows that are
-    older than an instant."""
+    """Rows that may be deleted when they are old. `are_old` returns the conditions for rows that
+    are older than an instant."""
 
     name: str
     table: type[Table]
@@ -70,25 +69,25 @@ class Kind:
 
     @property
     def key(self) -> ColumnElement[int]:
-        """Some keys are texts: a key is only compared with keys of its table."""
+        """Some keys are texts, so a key is only compared with keys of its own table."""
         return cast("ColumnElement[int]", inspect(self.table).primary_key[0])
 
     def chosen(self, before: datetime) -> Conditions:
-        """Without the newest row: SQLite would use its id again, and ids are part of keys."""
+        """Without the newest row, because SQLite would use its id again, and ids are part of keys."""
         newest = select(func.max(self.key)).scalar_subquery()
         numbered = [self.key < newest] if self.key.type.python_type is int else []
         return *self.are_old(before), *numbered
 
 
 def _parked_events(before: datetime) -> Conditions:
-    """An event that waits stays, however old it is."""
+    """Waiting events stay, however old they are."""
     is_free = OutboxRow.claimed_until.is_(None), OutboxRow.available_at == NEVER
     return OutboxRow.published_at.is_(None), *is_free, OutboxRow.occurred_at <= before
 
 
 def _settled_requests(before: datetime) -> Conditions:
-    """The key of such a request is never filed again: each names a row, an instant, a past day, or
-    a random number."""
+    """The key of such a request is never filed again, because it contains an id, an instant, a past
+    day, or a random number."""
     is_settled = RunRequestRow.state.in_(("taken", "refused"))
     return is_settled, RunRequestRow.created_at <= before, ~is_awaited_by_batch()
 
@@ -115,7 +114,7 @@ def _run_transitions(before: datetime) -> Conditions:
 
 
 def _pricing_transitions(before: datetime) -> Conditions:
-    """State changes of a run that has work stay."""
+    """State changes of runs with pending work stay."""
     has_work = or_(RuleRunRow.status.in_(ACTIVE_RUN_STATES), RuleRunRow.wish.is_not(None))
     entity = cast_column(TransitionRow.entity_id, BigInteger)
     works = exists().where(RuleRunRow.id == entity, has_work)
@@ -197,7 +196,7 @@ def _org_transitions(before: datetime) -> Conditions:
     return TransitionRow.at < before, is_left
 
 
-# The rows that each setting keeps, in the order of deletion.
+# By setting: the kinds of rows that it keeps, in the order of deletion.
 KINDS: Mapping[str, Sequence[Kind]] = {
     "outbox_keep_days": (
         Kind("events_outbox", OutboxRow, lambda before: (OutboxRow.published_at <= before,)),
@@ -215,7 +214,7 @@ KINDS: Mapping[str, Sequence[Kind]] = {
     "leases_keep_days": (
         # Tokens follow the clock: a new lease of a deleted key has a higher token.
         Kind("leases", LeaseRow, lambda before: (LeaseRow.expires_at <= before,)),
-        # A limit that was paid long ago allows the same as a missing one.
+        # A rate limit whose reservations ended long ago allows the same as a missing one.
         Kind(
             "rate_limits",
             RateLimitRow,
@@ -260,7 +259,7 @@ KINDS: Mapping[str, Sequence[Kind]] = {
 
 
 def request_housekeeping(services: Services) -> str:
-    """The key of the request. Two requests within a millisecond are one."""
+    """Returns the key of the request. Two requests within the same millisecond are one."""
     now = services.clock.now()
     key = f"{JOB}-{round(now.timestamp() * 1000)}"
     with services.database.transaction() as session:
@@ -271,13 +270,12 @@ def request_housekeeping(services: Services) -> str:
 async def purge_all(
     services: Services, *, is_dry: bool = False, batch: int = BATCH
 ) -> Mapping[str, int]:
-    """Delete the old rows of every kind, and return how many were deleted; a dry purge counts them.
-    A setting of 0 days keeps its rows for ever.
-
-    The first error is raised after the other kinds are done. The next purge continues one that
-    broke off, and two concurrent purges delete each row once."""
+    """Delete the old rows of every kind, and return their numbers; a dry purge only counts them. A
+    setting of 0 days keeps its rows for ever. The first error is raised after the other kinds are
+    done. A purge that was interrupted is continued by the next one, and two concurrent purges
+    delete each row once."""
     with services.database.reading() as session:
-        # The earlier of two clocks: a clock that is ahead makes nothing old.
+        # The earlier of both clocks, so that a clock that is ahead deletes nothing.
         now = min(services.clock.now(), database_time(session))
     deleted: dict[str, int] = {}
     errors: list[AutomationError] = []
@@ -306,7 +304,7 @@ def purge(
     """Delete at most `limit` rows that are older than the instant. A dry purge counts all of them."""
     chosen, old = kind.chosen(before), kind.are_old(before)
     try:
-        # Searched without a lock: on SQLite all writers would wait for a long search.
+        # The search has no lock, because on SQLite all writers would wait for it.
         with database.reading() as session:
             if is_dry:
                 return session.execute(select(func.count(kind.key)).where(*chosen)).scalar_one()

@@ -42,7 +42,7 @@ from automation_pipeline.org_jobs.routes import schedules as org_schedules
 from automation_pipeline.pricing.routes import rules as pricing_rules
 from automation_pipeline.pricing.routes import runs as pricing_runs
 from automation_pipeline.pricing.routes import shop as pricing_shop
-from automation_pipeline.storage.database import Pace
+from automation_pipeline.storage.database import ServerLimits
 from automation_pipeline.transcription import routes as transcriptions
 
 # The threads that handle requests. Each may hold a database connection.
@@ -141,7 +141,7 @@ MAX_HEADER_BYTES = 65_536
 
 def serve(services: Services, *, host: str, port: int) -> None:
     """Serve until SIGTERM or SIGINT. Port 0 takes a free port; the printed line names it."""
-    services.database.serve(Pace(THREADS, services.settings.api_timeout_seconds))
+    services.database.serve(ServerLimits(THREADS, services.settings.api_timeout_seconds))
     app = create_app(services)
     config = uvicorn.Config(
         app,

@@ -41,7 +41,7 @@ class Idempotent:
         if self.key is None:
             return work()
         fingerprint = hashlib.sha256(self.request).hexdigest()
-        with self.services.database.as_one() as session:
+        with self.services.database.single_transaction() as session:
             stored = claim_key(session, self.caller, self.key, fingerprint)
             if stored is None:
                 response = work()

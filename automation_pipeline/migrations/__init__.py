@@ -1,5 +1,5 @@
-"""The database's revisions. `upgrade` brings a database to the newest; concurrent upgrades do the
-work once."""
+"""Migrations of the database. `upgrade` applies the missing revisions; concurrent upgrades apply
+them once."""
 
 import re
 import sqlite3
@@ -15,7 +15,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
 from automation_pipeline.core.errors import PermanentError
-from automation_pipeline.storage.database import Database, in_plain_words
+from automation_pipeline.storage.database import Database, translated_errors
 
 _ADVISORY_LOCK = 7_310_201_811
 # Revisions before the first release, which one initial revision replaced.
@@ -38,7 +38,8 @@ def upgrade(database: Database, revision: str = "head") -> None:
 
 
 def refuse_unreleased(revision: str | None) -> None:
-    """PermanentError with what to do for a database of a version before the first release."""
+    """PermanentError for a database of a version before the first release; its message says what to
+    do."""
     if revision is not None and _BEFORE_RELEASE.fullmatch(revision):
         raise PermanentError(
             f"The database is of a version before the first release ({revision}), which cannot be upgraded: export "
@@ -49,13 +50,13 @@ def refuse_unreleased(revision: str | None) -> None:
 
 
 def current(database: Database) -> str | None:
-    """The revision that the database is at; None for an empty one."""
-    with in_plain_words(), database.engine.connect() as connection:
+    """The revision of the database; None for an empty one."""
+    with translated_errors(), database.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
 def revisions() -> list[str]:
-    """Every revision, oldest first."""
+    """All revisions, oldest first."""
     return [script.revision for script in reversed(list(_scripts().walk_revisions()))]
 
 
@@ -72,9 +73,9 @@ def _scripts() -> ScriptDirectory:
 
 @contextmanager
 def _connection(database: Database) -> Generator[Connection]:
-    """One transaction for the whole upgrade, and only one upgrade at a time."""
+    """One transaction for the whole upgrade, under a lock that allows one upgrade at a time."""
     with (
-        in_plain_words(),
+        translated_errors(),
         database.engine.connect() as connection,
         _foreign_keys_off(connection),
         connection.begin(),
@@ -88,8 +89,8 @@ def _connection(database: Database) -> Generator[Connection]:
 
 @contextmanager
 def _foreign_keys_off(connection: Connection) -> Generator[None]:
-    """On SQLite, rebuilding a table drops the old one, which must not cascade. Works outside
-    transactions only."""
+    """On SQLite, rebuilding a table drops the old one, which must not cascade. Works only outside
+    transactions."""
     driver = connection.connection.driver_connection
     if not isinstance(driver, sqlite3.Connection):
         yield

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the revisions on the connection that `migrations.upgrade` opened."""
+"""Alembic's entry point: applies the revisions on the connection that `migrations.upgrade` opened."""
 
 from alembic import context
 

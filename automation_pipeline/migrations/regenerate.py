@@ -18,7 +18,7 @@ from automation_pipeline.migrations.tables import METADATA
 from automation_pipeline.storage import types
 
 INITIAL = Path(__file__).parent / "versions" / "0001_initial.py"
-# What the revision names instead of writing out the variants per dialect.
+# Types that the revision imports instead of repeating their variants per dialect.
 NAMED_TYPES: dict[str, object] = {
     "BigId": types.BigId,
     "BigIntList": types.BigIntList,
@@ -47,14 +47,14 @@ def upgrade() -> None:
 
 
 def initial_revision() -> str:
-    """The source text, not formatted yet."""
+    """The unformatted source text."""
     code = render_python_code(UpgradeOps(ops=_operations()), render_item=_render_item)
     lines = [line for line in code.splitlines() if not line.strip().startswith("# ###")]
     return _FILE.format(operations="    " + "\n".join(lines).strip())
 
 
 def _operations() -> list[MigrateOperation]:
-    """Tables in the order of their foreign keys, each with its indexes."""
+    """The tables in the order of their foreign keys, each with its indexes."""
     return [operation for table in METADATA.sorted_tables for operation in _of_table(table)]
 
 

@@ -1,4 +1,4 @@
-"""How far the database's schema is from this version: one revision before or behind still works."""
+"""Compares the database's schema with this version: one revision more or less still works."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from automation_pipeline.storage.database import Database
 
 @dataclass(frozen=True)
 class SchemaVersion:
-    """`revision`: None for an empty database. `newest`: of this version."""
+    """`revision` is that of the database, None for an empty one; `newest` is that of this version."""
 
     revision: str | None
     newest: str
 
     @property
     def steps(self) -> int | None:
-        """Negative: the database is older. None: nobody can tell."""
+        """Negative if the database is older. None if a revision is unknown."""
         if self.revision == self.newest:
             return 0
         theirs, ours = _number(self.revision), _number(self.newest)
@@ -48,6 +48,6 @@ def schema_version(database: Database) -> SchemaVersion:
 
 
 def _number(revision: str | None) -> int | None:
-    """Revisions are counted: 0011_production."""
+    """Revisions begin with a number: 0011_production."""
     number = (revision or "").partition("_")[0]
     return int(number) if number.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Every room's tables, gathered so that Alembic can compare them with the database."""
+"""The tables of all packages, for Alembic, which compares them with the database."""
 
 from automation_pipeline.access import tables as access
 from automation_pipeline.audits import tables as audits

@@ -46,9 +46,9 @@ def batch_key(batch: int) -> str:
 
 
 class Tickets(dg.IOManager):
-    """Passes the ticket of the attempt that this Dagster run has opened between steps, alone or
-    with a batch number. The steps of a superseded attempt get its own ticket, never the newer one,
-    and the ledger refuses it."""
+    """Passes the ticket of the run's attempt between steps, alone or with a batch number. Steps of
+    a superseded attempt get their own ticket, never that of a newer attempt, and the ledger refuses
+    their writes."""
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         """`open_run` has written the ticket to the tags."""
@@ -89,7 +89,7 @@ def step_of_attempt(
             context.log.info(f"{error} This step stops.")
 
 
-# A tag with the business outcome of a run, for filters in Dagster.
+# The tag with the business outcome of a run, for filters in Dagster.
 STATUS_TAG = "automation/status"
 
 

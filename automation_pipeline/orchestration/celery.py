@@ -155,8 +155,8 @@ class StepWatch:
             )
 
     def _lost_message(self) -> str | None:
-        """A step that no worker has started although the queue has been empty for the time after
-        which a process counts as lost."""
+        """The name of a step that no worker has started although the queue has been empty for as
+        long as a process may be silent."""
         with self._services.database.reading() as session:
             started = {beat.step_key for beat in step_heartbeats(session, self._run_id)}
         missing = [
@@ -183,8 +183,8 @@ class StepWatch:
 
 
 class SentStep:
-    """The result of a step for Dagster's loop. Sending and checking are repeated during an outage
-    of the broker."""
+    """The result of a step for Dagster's loop. It is sent and checked again during an outage of the
+    broker."""
 
     def __init__(
         self,

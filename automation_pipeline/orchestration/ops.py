@@ -93,7 +93,7 @@ _DIGITS = re.compile(ID_DIGITS)
 
 
 def check_ids(**given: int | None) -> None:
-    """Raise an InvalidInputError that names every invalid id. None is a missing id and valid."""
+    """Raise an InvalidInputError that names every invalid id. None means that there is no id."""
     faults = tuple(
         (name, f"must be from 1 to {LARGEST_ID}")
         for name, one in given.items()
@@ -104,7 +104,7 @@ def check_ids(**given: int | None) -> None:
 
 
 def id_in(given: object) -> int | None:
-    """None for an invalid id: users may write anything into configs and tags."""
+    """None for an invalid id: users may write any text into configs and tags."""
     text = str(given)
     return int(text) if _DIGITS.fullmatch(text) and int(text) <= LARGEST_ID else None
 

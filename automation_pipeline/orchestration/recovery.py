@@ -48,8 +48,8 @@ class Decision(Enum):
 
 @dataclass(frozen=True)
 class Facts:
-    """About an automation run and the newest Dagster run of its current launch: `engine` is None
-    without a Dagster run. `request` is the state of the run's request, or None without one."""
+    """About an automation run and the newest Dagster run of its current launch. `engine` is None
+    without a Dagster run. `request` is the state of the run's request, or None."""
 
     status: RunStatus
     engine: Engine | None
@@ -90,8 +90,8 @@ def _never_started(facts: Facts) -> Decision:
 
 
 def _without_engine(facts: Facts, *, is_silent: bool) -> Decision:
-    """Dagster has no run for it yet, or does not know the run: `dagster job execute` may have used
-    another instance."""
+    """Dagster has no run for it yet, or does not know the run, because `dagster job execute` may
+    have used another instance."""
     if facts.request == "waiting":
         return Decision.LEAVE
     if facts.request == "refused" and facts.status is RunStatus.PENDING:

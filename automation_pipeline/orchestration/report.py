@@ -1,4 +1,4 @@
-"""The quality report of a day: tables, picture, Parquet file and CSV file."""
+"""The quality report of a day: tables, chart, Parquet file and CSV file."""
 
 import base64
 import io

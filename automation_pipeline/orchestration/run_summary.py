@@ -106,8 +106,8 @@ def asset_events(
 def _states(
     services: Services, day: date
 ) -> dict[str, tuple[Metadata | None, Sequence[DayFinding]]]:
-    """The metadata and the check results of each asset. No metadata for a sales list that was never
-    fetched: only the details of its fiches contain the day."""
+    """The metadata and the check results of each asset. A sales list that was never fetched has no
+    metadata: only the details of its fiches contain the day."""
     with services.database.reading() as session:
         listed, details = sales_day(session, day), coverage_of(session, day)
         spoken, audited = transcripts_of_day(session, day), audits_of_day(session, day)

@@ -306,8 +306,8 @@ def _each(cases: Sequence[Case], act: Callable[[Case], str | None]) -> list[str]
 
 
 def _seconds_silent(record: RunRecord, beats: Sequence[StepHeartbeat], now: datetime) -> float:
-    """Seconds since the last heartbeat of the run's process, or since its start or launch if it
-    never sent one."""
+    """Seconds since the last heartbeat of the run's process, or, before its first heartbeat, since
+    its start or launch."""
     silences = [_silence(beat) for beat in beats if beat.step_key == RUN_WORKER]
     if silences:
         return min(silences)

@@ -37,7 +37,7 @@ class RemoteRunner(Protocol):
 
     def start(self, context: JobContext) -> Mapping[str, object]:
         """Start the job and return what to follow. It writes only to this system's database, so
-        that a transaction by `as_one` commits the start together with the run's `following`. An
+        that a transaction by `single_transaction` commits the start together with the run's `following`. An
         AutomationError rolls that transaction back."""
         ...
 
@@ -50,7 +50,7 @@ class RemoteRunner(Protocol):
         self, following: Mapping[str, object], actor: str, reason: str | None = None
     ) -> bool:
         """Cancel the job unless it has ended. True: the job is not running and will not start, so
-        the caller need not wait for its end. Part of a transaction by `as_one`, like `start`."""
+        the caller need not wait for its end. Part of a transaction by `single_transaction`, like `start`."""
         ...
 
 

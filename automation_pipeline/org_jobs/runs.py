@@ -230,7 +230,7 @@ class _Worker:
         self, hold: AttemptHold, runner: RemoteRunner, context: JobContext
     ) -> AttemptEnd | None:
         """The start of the work and the run's `following` are committed together."""
-        with self.database.as_one() as session:
+        with self.database.single_transaction() as session:
             run = held_run(session, hold)
             if run.cancel_requested_at is not None:
                 return attempt_cancelled(run.cancel_reason)
@@ -327,7 +327,7 @@ class _Follower:
         """The other package has until the deadline to stop."""
         ended, actor = list[EndedRun](), run.cancelled_by or FOLLOWER
         is_cancel_wanted = run.cancel_requested_at is not None
-        with self.database.as_one() as session:
+        with self.database.single_transaction() as session:
             if not lock_followed_runs(session, [run]):
                 return
             reason = run.cancel_reason if is_cancel_wanted else _TOO_LONG

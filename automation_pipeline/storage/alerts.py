@@ -1,4 +1,4 @@
-"""Alerts in the tables of packages: raise them, route them by severity, deliver them."""
+"""Raises alerts in the tables of packages, and delivers them to the receiver of their severity."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,13 +58,13 @@ class AlertTable(Generic[Row]):
     row: type[Row]
     event: str
     cooldowns: Mapping[AlertSeverity, timedelta]
-    # What is wrong now: at most one condition per name and subject.
+    # The present conditions: at most one per name and subject.
     conditions: Callable[[Session, datetime], Sequence[AlertCondition]]
-    # The column that holds the subject of a condition.
+    # The column with the subject of a condition.
     subject: ColumnElement[str]
-    # The columns that only this table has, of a new alert.
+    # The values of a new alert for columns that only this table has.
     columns: Callable[[AlertCondition], Mapping[str, object]]
-    # What an alert concerns, by the names of the generic message.
+    # The subject of an alert, with the field names of the generic format.
     about: Callable[[Row], Mapping[str, str | None]]
     scope: Sequence[ColumnElement[bool]] = ()
 
@@ -72,8 +72,8 @@ class AlertTable(Generic[Row]):
 def raise_alerts(
     alerts: AlertTable[Row], receivers: AlertReceivers, *, database: Database, clock: Clock
 ) -> Sequence[AlertCondition]:
-    """The alerts that are raised now. Two concurrent calls raise each alert once; where nothing is
-    wrong, nothing is locked."""
+    """Store the alerts that are due, and return their conditions. Two concurrent calls raise each
+    alert once. Without a condition, nothing is locked."""
     now = clock.now()
     with database.reading() as session:
         found = alerts.conditions(session, now)
@@ -148,8 +148,8 @@ async def deliver_alerts(
     patience: DeliveryPolicy,
     database: Database,
 ) -> int:
-    """How many were tried, the oldest first. Without receivers, alerts keep waiting. `secret` signs
-    generic messages."""
+    """Try to deliver the oldest due alerts, and return how many were tried. Without receivers,
+    alerts keep waiting. `secret` signs messages in the generic format."""
     if not receivers:
         return 0
 

@@ -1,5 +1,4 @@
-"""Copies of an SQLite database while it is in use, and their restore. PostgreSQL has tools of its
-own."""
+"""Backup and restore of an SQLite database while it is in use. For PostgreSQL, use its own tools."""
 
 import sqlite3
 import time
@@ -13,12 +12,12 @@ from automation_pipeline.core.errors import InvalidInputError, PermanentError
 from automation_pipeline.core.files import make_private_file
 from automation_pipeline.storage.database import Database, DatabaseBusyError, DatabaseMissingError
 
-# Pages done and pages in all.
+# Receives the copied and the total number of pages.
 Progress = Callable[[int, int], None]
 
 PAGES_AT_ONCE = 2000
 BUSY_SECONDS = 10.0
-# More ids than anything takes between two copies.
+# More ids than any table uses between two copies.
 JUMP = 1_000_000
 _ADVANCE = text("""
     SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, coalesce(last_value, 0) + :jump)
@@ -44,11 +43,11 @@ def back_up(database: Database, file: Path, report: Progress) -> None:
         unfinished.unlink(missing_ok=True)
         make_private_file(unfinished)
         with (
-            _in_plain_words(file),
+            _translated_errors(file),
             closing(_open(source)) as working,
             closing(sqlite3.connect(unfinished)) as copy,
         ):
-            # One snapshot from the first page to the last: without it each commit of others would
+            # One snapshot for all pages: without it, each commit of another process would
             # restart the copy.
             working.execute("BEGIN")
             working.execute("SELECT 1 FROM sqlite_master").fetchone()
@@ -63,14 +62,14 @@ def back_up(database: Database, file: Path, report: Progress) -> None:
 
 
 def restore(database: Database, file: Path, report: Progress) -> None:
-    """Replace the content of the database by that of the file, at once for every open connection.
-    No id that the database used before is used again."""
+    """Replace the content of the database by that of the file, for all open connections at once.
+    Ids that the replaced database used are not used again."""
     target = _file_of(database)
     if not file.is_file():
         raise InvalidInputError(f"{file} is not there.")
     if target.exists() and file.samefile(target):
         raise InvalidInputError(f"{file} is the database itself.")
-    with _in_plain_words(file), closing(_open(file)) as copy:
+    with _translated_errors(file), closing(_open(file)) as copy:
         _check(copy, file)
         database.create_file()
         with closing(sqlite3.connect(target, timeout=BUSY_SECONDS)) as working:
@@ -80,17 +79,17 @@ def restore(database: Database, file: Path, report: Progress) -> None:
 
 
 def advance_ids(database: Database) -> int:
-    """Skip the ids that may have been used after the copy was made: keys that contain them, such as
-    Dagster's run keys, outlive the restore. Returns the number of sequences."""
+    """Skip the ids that may have been used after the copy was made, because keys that contain them,
+    such as Dagster's run keys, outlive the restore. Returns the number of sequences."""
     if database.dialect == "sqlite":
-        with _in_plain_words(_file_of(database)), closing(_open(_file_of(database))) as working:
+        with _translated_errors(_file_of(database)), closing(_open(_file_of(database))) as working:
             return _advance(working, {})
     with database.transaction() as session:
         return len(session.execute(_ADVANCE, {"jump": JUMP}).all())
 
 
 def _sequences(working: sqlite3.Connection) -> dict[str, int]:
-    """The last id of each table, deleted rows included. A new file has none."""
+    """The last id of each table, including deleted rows. A new file has none."""
     if (
         working.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'").fetchone()
         is None
@@ -100,7 +99,7 @@ def _sequences(working: sqlite3.Connection) -> dict[str, int]:
 
 
 def _advance(working: sqlite3.Connection, used: Mapping[str, int]) -> int:
-    """Beyond the ids of the copy and of `used`, the replaced database's."""
+    """Continue after the ids of the copy and after `used`, the ids of the replaced database."""
     restored = _sequences(working)
     counted = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'"
     names = [name for (name,) in working.execute(counted).fetchall()]
@@ -115,7 +114,7 @@ def is_filled(database: Database) -> bool:
     file = _file_of(database)
     if not file.is_file():
         return False
-    with _in_plain_words(file), closing(_open(file)) as working:
+    with _translated_errors(file), closing(_open(file)) as working:
         return working.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
 
 
@@ -131,7 +130,7 @@ def _open(file: Path) -> sqlite3.Connection:
 
 
 def _progress(report: Progress) -> Callable[[int, int, int], None]:
-    """The driver itself would wait for other locks without a limit."""
+    """Stop a copy that waits for the locks of others: the driver itself waits without a limit."""
     moved_at, before = time.monotonic(), -1
 
     def callback(_status: int, left: int, total: int) -> None:
@@ -156,7 +155,7 @@ def _check(copy: sqlite3.Connection, file: Path) -> None:
 
 
 @contextmanager
-def _in_plain_words(file: Path) -> Generator[None]:
+def _translated_errors(file: Path) -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:

@@ -1,6 +1,7 @@
-"""Claims: the right to work on something for a time, fenced by a token that only rises. They are
-always in the database: in columns of a row (`RowClaims`), or for keys without a row in the table
-`leases`. Every instant is that of the database."""
+"""Claims: the right to work on something for a limited time. A claim has a token that only
+increases, so that writes of an earlier holder are refused. Claims are always in the database: in
+columns of a row (`RowClaims`), or for keys without a row in the table `leases`. All times are those
+of the database's clock."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -53,7 +54,7 @@ class LeaseRow(Table):
 
 
 class LostClaimError(TransientError):
-    """The claim has expired or passed on: the result of its holder is discarded."""
+    """The claim has expired or belongs to another worker, so the result of the work is discarded."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,7 @@ class RowClaims(Generic[Row, Key]):
         until: InstrumentedAttribute[Any],
         outlasting: ColumnElement[bool] | None = None,
     ) -> None:
-        """Where `outlasting` holds, a claim stays with its holder after its time, until it is
-        cleared."""
+        """While `outlasting` is true for a row, its claim does not expire."""
         self.row, self.key, self.owner, self.token, self.until = row, key, owner, token, until
         self._outlasting = outlasting
 
@@ -107,7 +107,7 @@ class RowClaims(Generic[Row, Key]):
         seconds: float,
         **changes: object,
     ) -> list[Taken[Key]]:
-        """Those of the rows that are free, at once, with further changes of theirs."""
+        """Claim the free rows in one statement, with further changes of them."""
         taken = (
             update(self.row)
             .where(*which, self.is_free())
@@ -120,12 +120,13 @@ class RowClaims(Generic[Row, Key]):
     def extend(
         self, session: Session, held: Sequence[tuple[Key, int]], seconds: float
     ) -> set[tuple[Key, int]]:
-        """Keys and tokens of those that are still held, now for so long again. Who misses its own
-        stops working."""
+        """Extend the claims that are still held, and return their keys and tokens. A worker whose
+        claim is missing must stop."""
         return self.change(session, held, **{self.until.key: database_now(seconds)})
 
     def release(self, session: Session, held: Sequence[tuple[Key, int]]) -> set[tuple[Key, int]]:
-        """Those that were still held. Each row is free at once, and its next token is higher."""
+        """Release the claims that are still held. Each row is free at once, and its next token is
+        higher."""
         has_until = not self.until.property.columns[0].nullable
         values: dict[str, object] = {self.until.key: database_now() if has_until else None}
         if not has_until:
@@ -133,8 +134,7 @@ class RowClaims(Generic[Row, Key]):
         return self.change(session, held, **values)
 
     def require(self, session: Session, key: Key, token: int) -> Row:
-        """The row, locked until the transaction ends. LostClaimError unless it is held under this
-        token."""
+        """Lock the row until the transaction ends. LostClaimError: it is not held under this token."""
         locked = (
             select(self.row)
             .where(self.key == key, self.token == token, self.is_kept())
@@ -148,7 +148,7 @@ class RowClaims(Generic[Row, Key]):
     def change(
         self, session: Session, held: Sequence[tuple[Key, int]], **values: object
     ) -> set[tuple[Key, int]]:
-        """Change the rows that are still held under these tokens; which they are."""
+        """Change the rows that are still held under these tokens, and return their keys."""
         if not held:
             return set()
         changed = (
@@ -173,7 +173,7 @@ _KEYS = RowClaims(
 def take(
     session: Session, keys: Iterable[str], owner: str, ttl_seconds: float, most: int | None = None
 ) -> list[Claim]:
-    """Those of the keys that are free, at once; with `most`, so many of them, chosen at random."""
+    """Claim the free keys in one statement; with `most`, only so many of them, chosen at random."""
     wanted = sorted(set(keys))
     values = {"wanted": wanted, "owner": owner, "ttl": ttl_seconds}
     if most is not None:
@@ -184,8 +184,8 @@ def take(
 
 @cache
 def _taking(*, postgres: bool, some: bool) -> TextClause:
-    """In the order of the keys, so that two that take the same keys do not wait for each other
-    crosswise. Tokens follow the clock, so that they keep rising after the row of a released claim was
+    """Keys are locked in their order, so that two workers that claim the same keys do not deadlock.
+    Tokens follow the clock, so that they keep increasing after the row of a released claim was
     deleted."""
     now, until = (now_sql(seconds, postgres=postgres) for seconds in ("0.0", ":ttl"))
     clock = f"CAST({epoch_sql(postgres=postgres)} * 1000 AS BIGINT)"
@@ -206,7 +206,7 @@ def _taking(*, postgres: bool, some: bool) -> TextClause:
             expires_at = {until}
         WHERE leases.expires_at <= {now}
         RETURNING key, token
-        """  # noqa: S608  parts of our own
+        """  # noqa: S608  constant parts
     )
     return statement.bindparams(
         bindparam("wanted", type_=TextList),
@@ -245,7 +245,7 @@ def take_for_each(session: Session, requests: Sequence[LeaseRequest]) -> list[Cl
 
 
 def extend_each(session: Session, claims: Sequence[tuple[Claim, float]]) -> list[bool]:
-    """Let each claim that is still held end so many seconds from now: 0 releases it."""
+    """Set the end of each claim that is still held to so many seconds from now; 0 releases it."""
     kept: set[tuple[str, int]] = set()
     for seconds in {seconds for _, seconds in claims}:
         held = [(claim.key, claim.token) for claim, ttl in claims if ttl == seconds]
@@ -254,7 +254,7 @@ def extend_each(session: Session, claims: Sequence[tuple[Claim, float]]) -> list
 
 
 class DatabaseClaims:
-    """Claims on keys, each call in a short transaction that it shares with others."""
+    """Claims on keys. Each call is a short transaction, which shares its commit with others."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -277,8 +277,8 @@ class DatabaseClaims:
         return self._database.write_in_bulk_soon(extend_each, (claim, 0.0))
 
     async def release_soon(self, claim: Claim) -> bool:
-        """Also if the task is cancelled."""
-        return await self._database.write_in_bulk(extend_each, (claim, 0.0), anyway=True)
+        """Runs even if the task is cancelled."""
+        return await self._database.write_in_bulk(extend_each, (claim, 0.0), even_if_cancelled=True)
 
     def holder(self, key: str) -> ClaimHolder | None:
         with self._database.reading() as session:
@@ -292,8 +292,8 @@ class DatabaseClaims:
     async def hold(
         self, key: str, owner: str, ttl_seconds: float, poll_seconds: float = 0.1
     ) -> AsyncGenerator[Claim]:
-        """Waits for the claim and extends it while the body runs. LostClaimError: it ended, and the
-        body with it."""
+        """Wait for the claim, and extend it while the body runs. LostClaimError: the claim ended,
+        and the body was cancelled."""
         claim, asked_at = await self._wait(key, owner, ttl_seconds, poll_seconds)
         body = asyncio.timeout_at(asked_at + ttl_seconds)
         extending = asyncio.create_task(self._keep_extending(claim, asked_at, ttl_seconds, body))
@@ -317,8 +317,8 @@ class DatabaseClaims:
     async def _wait(
         self, key: str, owner: str, ttl_seconds: float, poll_seconds: float
     ) -> tuple[Claim, float]:
-        """The claim, and when it was asked for by the loop's clock: it lasts a TTL from then on at
-        least."""
+        """Return the claim, and the loop's time before the request: the claim lasts at least a TTL
+        from then on."""
         now, pause = asyncio.get_running_loop().time, poll_seconds
         while True:
             asked_at = now()
@@ -331,7 +331,7 @@ class DatabaseClaims:
     async def _keep_extending(
         self, claim: Claim, asked_at: float, ttl_seconds: float, body: asyncio.Timeout
     ) -> None:
-        """The deadline of the body is the end of the claim. A bug here ends the body too."""
+        """Cancel the body when the claim ends. A bug in this function cancels the body too."""
         now = asyncio.get_running_loop().time
         try:
             while True:
@@ -348,7 +348,7 @@ class DatabaseClaims:
                         error,
                     )
         finally:
-            with suppress(RuntimeError):  # a body that has ended takes no new deadline
+            with suppress(RuntimeError):  # the deadline of an ended body cannot change
                 body.reschedule(now())
 
 

@@ -1,5 +1,4 @@
-"""Engines and the unit of work: one transaction per task, on SQLite or PostgreSQL by the URL
-alone."""
+"""Database engines and transactions, on SQLite or PostgreSQL as the URL says."""
 
 import asyncio
 import sqlite3
@@ -22,7 +21,7 @@ from automation_pipeline.core.files import make_private_file, make_private_folde
 from automation_pipeline.storage.group_commit import GroupWriter, Operation, run_each
 
 SQLITE_BUSY_SECONDS = 30
-# For checks of health and metrics, next to the threads that answer.
+# Connections for health checks and metrics, in addition to one per thread.
 _SPARE = 5
 _LONGEST_LOCK_SECONDS = 10.0
 
@@ -34,15 +33,15 @@ class DatabaseNotReadyError(PermanentError):
 
 
 class DatabaseMissingError(DatabaseNotReadyError):
-    """The SQLite file that is named does not exist."""
+    """The SQLite file does not exist."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(f"There is no database at {file.absolute()}: run `automation db upgrade`.")
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Of a server: its threads, and the time limit of a request in seconds."""
+class ServerLimits:
+    """The limits of a server: its number of threads, and the time limit of a request."""
 
     threads: int
     seconds: float
@@ -56,9 +55,9 @@ class Pace:
         return self.seconds * 2 / 3
 
 
-def engine_of(url: URL, pace: Pace | None = None) -> Engine:
-    """Its errors and log lines contain no data."""
-    is_file = _names_file(url)
+def engine_of(url: URL, pace: ServerLimits | None = None) -> Engine:
+    """Errors and log lines of the engine contain no data."""
+    is_file = _is_sqlite_file(url)
     pool: dict[str, Any] = {}  # options of create_engine
     if pace is not None and (is_file or url.get_backend_name() == "postgresql"):
         pool = {
@@ -72,7 +71,7 @@ def engine_of(url: URL, pace: Pace | None = None) -> Engine:
             url, pool_pre_ping=True, hide_parameters=True, connect_args=connecting, **pool
         )
         if pace is not None:
-            event.listen(engine, "connect", _limits(pace))
+            event.listen(engine, "connect", _set_timeouts(pace))
         return engine
     engine = create_engine(
         url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool
@@ -84,7 +83,7 @@ def engine_of(url: URL, pace: Pace | None = None) -> Engine:
     return engine
 
 
-def _limits(pace: Pace) -> Callable[[DBAPIConnection, object], None]:
+def _set_timeouts(pace: ServerLimits) -> Callable[[DBAPIConnection, object], None]:
     def limit(connection: DBAPIConnection, _record: object) -> None:
         cursor = connection.cursor()
         cursor.execute(f"SET lock_timeout = {round(pace.lock_seconds * 1000)}")
@@ -95,14 +94,14 @@ def _limits(pace: Pace) -> Callable[[DBAPIConnection, object], None]:
     return limit
 
 
-def _names_file(url: URL) -> bool:
+def _is_sqlite_file(url: URL) -> bool:
     return url.get_backend_name() == "sqlite" and bool(url.database) and url.database != ":memory:"
 
 
 def _connect_to_file(
     dialect: Dialect, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]
 ) -> DBAPIConnection:
-    """SQLite itself would create a file that is missing."""
+    """Refuse a missing file, which SQLite itself would create."""
     file = Path(arguments[0])
     with suppress(OSError):  # in a folder that this user cannot open: SQLite says so
         if not file.exists():
@@ -111,7 +110,7 @@ def _connect_to_file(
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # the driver would begin transactions late and by itself
+    connection.isolation_level = None  # the driver must not begin transactions
     connection.execute(f"PRAGMA busy_timeout={SQLITE_BUSY_SECONDS * 1000}")
     _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
@@ -119,8 +118,8 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    # The switch of a new file fails at once when another process is at it, whatever the busy
-    # timeout. To begin a transaction does wait, so that is how to wait for the other one.
+    # The switch of a new file fails at once while another process switches it, whatever the busy
+    # timeout. The beginning of a transaction waits for the other process.
     deadline = time.monotonic() + SQLITE_BUSY_SECONDS
     while True:
         try:
@@ -135,7 +134,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes its lock at once: a read transaction that starts to write later fails instead
+    # A writer locks the database at once, because a read transaction that begins to write later fails instead
     # of waiting.
     connection.exec_driver_sql(
         connection.get_execution_options().get("sqlite_begin", "BEGIN IMMEDIATE")
@@ -148,7 +147,7 @@ Parameters = ParamSpec("Parameters")
 
 
 class DatabaseUnavailableError(InfrastructureError):
-    """The database cannot do it now."""
+    """The database cannot execute the statement now."""
 
 
 class DatabaseUnreachableError(DatabaseUnavailableError):
@@ -158,7 +157,7 @@ class DatabaseUnreachableError(DatabaseUnavailableError):
 
 
 class DatabaseBusyError(DatabaseUnavailableError):
-    """Other transactions blocked it for too long, or there was too much to do."""
+    """Other transactions blocked the statement for too long, or the database is overloaded."""
 
     outside = "The database is too busy"
 
@@ -169,23 +168,25 @@ class DatabaseFullError(DatabaseUnavailableError):
     outside = "The database's disk is full"
 
 
-class _OfThread(threading.local):
-    whole: Session | None = None
+class _ThreadState(threading.local):
+    outer: Session | None = None
 
 
 class Database:
-    """Sessions on one engine. `transaction` writes and commits at its end; `reading` sees one
+    """Sessions on one engine. `transaction` commits at the end of its block; `reading` sees one
     snapshot."""
 
     def __init__(self, url: str) -> None:
         self.url = parse_url(url)
         self.dialect = self.url.get_backend_name()
-        self._use(engine_of(self.url))
-        self._mine = _OfThread()
-        self._turn = threading.RLock()  # a transaction that has not started may contain another
+        self._set_engine(engine_of(self.url))
+        self._thread_state = _ThreadState()
+        self._write_lock = (
+            threading.RLock()
+        )  # a transaction that has not started may contain another
         self._writer = GroupWriter(self.transaction)
 
-    def _use(self, engine: Engine) -> None:
+    def _set_engine(self, engine: Engine) -> None:
         options: dict[str, object] = {
             "isolation_level": "REPEATABLE READ",
             "postgresql_readonly": True,
@@ -195,9 +196,9 @@ class Database:
         self.engine, self._readers = engine, engine.execution_options(**options)
 
     def create_file(self) -> bool:
-        """The file of an SQLite database, unless it is there. Nothing else creates it. True when it
-        was not there."""
-        if not _names_file(self.url):
+        """Create the file of an SQLite database, which no other function does. True if it did not
+        exist."""
+        if not _is_sqlite_file(self.url):
             return False
         file = Path(str(self.url.database)).absolute()
         try:
@@ -208,46 +209,49 @@ class Database:
                 f"The database {file} cannot be created: {error.strerror}."
             ) from None
 
-    def serve(self, pace: Pace) -> None:
-        """Use the limits of a server from now on, before anything else uses the database."""
+    def serve(self, pace: ServerLimits) -> None:
+        """Use the limits of a server. Call it before the first use of the database."""
         self.dispose()
-        self._use(engine_of(self.url, pace))
+        self._set_engine(engine_of(self.url, pace))
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
-        whole = self._mine.whole
-        if whole is not None:
-            with whole.begin_nested():
-                yield whole
+        outer = self._thread_state.outer
+        if outer is not None:
+            with outer.begin_nested():
+                yield outer
             return
-        with self._turn_to_write(), self._session(self.engine) as session, session.begin():
+        with self._lock_for_write(), self._session(self.engine) as session, session.begin():
             yield session
 
-    async def write(self, act: Callable[[Session], Result], *, anyway: bool = False) -> Result:
-        """Run a short transaction, committed together with those of other tasks. `act` may be called
-        again. `anyway`: also if the task is cancelled before its turn."""
-        return await self._write(run_each, act, anyway)
+    async def write(
+        self, work: Callable[[Session], Result], *, even_if_cancelled: bool = False
+    ) -> Result:
+        """Run a short transaction, committed together with those of other tasks. `act` may be
+        called more than once. With `even_if_cancelled`, it also runs if the task is cancelled before."""
+        return await self._write(run_each, work, even_if_cancelled)
 
     async def write_in_bulk(
         self,
         operation: Callable[[Session, Sequence[Item]], Sequence[Result | AutomationError]],
         item: Item,
         *,
-        anyway: bool = False,
+        even_if_cancelled: bool = False,
     ) -> Result:
-        """Run the operation once for this item and those that other tasks submit before the group runs.
+        """Run the operation once for this item and for the items that other tasks submit before the
+        group runs.
 
-        It returns one result per item, in their order; an error in place of a result is raised for
-        the item's caller. Its statements are for all items together.
+        The operation executes statements for all items together and returns one result per item, in
+        their order. An error in place of a result is raised for the caller of that item.
         """
-        return await self._write(operation, item, anyway)
+        return await self._write(operation, item, even_if_cancelled)
 
     def write_in_bulk_soon(
         self,
         operation: Callable[[Session, Sequence[Item]], Sequence[Result | AutomationError]],
         item: Item,
     ) -> Result:
-        if self._mine.whole is None:
+        if self._thread_state.outer is None:
             return self._writer.submit(operation, item).result()
         with self.transaction() as session:
             [result] = operation(session, [item])
@@ -255,37 +259,37 @@ class Database:
             raise result
         return result
 
-    async def _write(self, operation: Operation, item: object, anyway: bool) -> Any:  # noqa: ANN401  its result
-        if self._mine.whole is not None:
+    async def _write(self, operation: Operation, item: object, even_if_cancelled: bool) -> Any:  # noqa: ANN401  its result
+        if self._thread_state.outer is not None:
             return self.write_in_bulk_soon(operation, item)
         written = self._writer.submit_soon(operation, item)
-        return await (asyncio.shield(written) if anyway else written)
+        return await (asyncio.shield(written) if even_if_cancelled else written)
 
     @contextmanager
-    def _turn_to_write(self, patience: float = SQLITE_BUSY_SECONDS) -> Generator[None]:
-        """SQLite has one writer: threads of this process queue here, where SQLite would let them
-        poll."""
+    def _lock_for_write(self, timeout_seconds: float = SQLITE_BUSY_SECONDS) -> Generator[None]:
+        """SQLite has one writer. The threads of this process wait here, because SQLite would make
+        them poll."""
         if self.dialect != "sqlite":
             yield
             return
-        if not self._turn.acquire(timeout=patience):
+        if not self._write_lock.acquire(timeout=timeout_seconds):
             raise DatabaseBusyError(
                 "The database was too busy: another thread has written for long."
             )
         try:
             yield
         finally:
-            self._turn.release()
+            self._write_lock.release()
 
     @contextmanager
     def unless_busy(self) -> Generator[Session]:
-        """Like `transaction`, for work that is not worth a wait: TransientError at once if another
-        writer is active."""
+        """Like `transaction`, for work that should not wait. TransientError: another writer is
+        active."""
         with (
-            self._turn_to_write(patience=0),
-            in_plain_words(),
+            self._lock_for_write(timeout_seconds=0),
+            translated_errors(),
             self.engine.connect() as connection,
-            _impatient(connection),
+            _without_busy_timeout(connection),
             Session(connection, expire_on_commit=False) as session,
             session.begin(),
         ):
@@ -295,9 +299,9 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Session]:
-        whole = self._mine.whole
-        if whole is not None:
-            yield whole
+        outer = self._thread_state.outer
+        if outer is not None:
+            yield outer
             return
         with self._session(self._readers) as session, session.begin():
             yield session
@@ -312,19 +316,19 @@ class Database:
             return query(session, *arguments, **named)
 
     @contextmanager
-    def as_one(self) -> Generator[Session]:
-        """Every transaction that this thread begins inside belongs to this one: all of it is
-        committed, or nothing."""
+    def single_transaction(self) -> Generator[Session]:
+        """Make all transactions that this thread begins in the block part of this one, which is
+        committed as a whole."""
         with self.transaction() as session:
-            before, self._mine.whole = self._mine.whole, session
+            before, self._thread_state.outer = self._thread_state.outer, session
             try:
                 yield session
             finally:
-                self._mine.whole = before
+                self._thread_state.outer = before
 
     @contextmanager
     def _session(self, engine: Engine) -> Generator[Session]:
-        with in_plain_words(), Session(engine, expire_on_commit=False) as session:
+        with translated_errors(), Session(engine, expire_on_commit=False) as session:
             yield session
 
     def ping(self) -> None:
@@ -337,7 +341,8 @@ class Database:
 
 
 def parse_url(url: str) -> URL:
-    """`postgresql://` means psycopg 3 here; anything but SQLite and PostgreSQL is refused."""
+    """The driver of `postgresql://` is psycopg 3. PermanentError: the database is neither SQLite
+    nor PostgreSQL."""
     try:
         parsed = make_url(url)
     except ArgumentError:
@@ -352,8 +357,8 @@ def parse_url(url: str) -> URL:
 
 
 @contextmanager
-def _impatient(connection: Connection) -> Generator[None]:
-    """SQLite's own patience belongs to the connection, and is given back with it."""
+def _without_busy_timeout(connection: Connection) -> Generator[None]:
+    """Set the busy timeout to 0, and restore it before the connection returns to the pool."""
     driver = connection.connection.dbapi_connection
     if not isinstance(driver, sqlite3.Connection):
         yield
@@ -366,21 +371,22 @@ def _impatient(connection: Connection) -> Generator[None]:
 
 
 @contextmanager
-def in_plain_words() -> Generator[None]:
-    """What the driver says, as an error with a verdict; what is our own mistake stays as it is."""
+def translated_errors() -> Generator[None]:
+    """Convert the driver's errors into errors with a message for operators. Bugs, such as wrong
+    SQL, stay as they are."""
     try:
         yield
     except DatabaseError as error:
-        if (understood := _understood(error)) is None:
+        if (translated := _translate(error)) is None:
             raise
-        raise understood from error
+        raise translated from error
     except PoolTimeoutError as error:
         raise DatabaseUnreachableError(
             "The database does not answer: all connections are in use here."
         ) from error
 
 
-# What SQLite's primary result codes ask of an operator.
+# What an operator can do, by SQLite's primary result code.
 _SQLITE_REFUSALS = {
     sqlite3.SQLITE_NOTADB: "DATABASE_URL names a file that is not an SQLite database",
     sqlite3.SQLITE_READONLY: "The database cannot be written: let this user write its file and its folder",
@@ -388,45 +394,47 @@ _SQLITE_REFUSALS = {
 }
 _FULL = {sqlite3.SQLITE_FULL, "53100"}
 FULL_DISK_WAIT_SECONDS = 30.0
-# Of SQLSTATEs that pass: deadlock, serialization failure, lock timeout, statement timeout.
-_GAVE_WAY, _TOO_BUSY = "gave way to another transaction", "was too busy"
-_PASSING = {"40P01": _GAVE_WAY, "40001": _GAVE_WAY, "55P03": _TOO_BUSY, "57014": _TOO_BUSY}
+# Temporary SQLSTATEs: deadlock, serialization failure, lock timeout, statement timeout.
+_ABORTED, _TOO_BUSY = "gave way to another transaction", "was too busy"
+_TEMPORARY = {"40P01": _ABORTED, "40001": _ABORTED, "55P03": _TOO_BUSY, "57014": _TOO_BUSY}
 
 
-def _understood(error: DatabaseError) -> AutomationError | None:
-    """None for a bug: wrong SQL stays what it is.
+def _translate(error: DatabaseError) -> AutomationError | None:
+    """None for a bug, such as wrong SQL.
 
-    A column that is missing is taken for an older schema, without looking at the revision: our
-    queries name mapped columns only, and the suite runs them on the newest schema. The driver's
-    words are kept in case it is a bug.
+    A missing column counts as an older schema, without a look at the revision, because the system's
+    queries name only mapped columns, and the tests run them on the newest schema. The message
+    contains the driver's text in case it is a bug.
     """
     lines = str(error.orig).strip().splitlines()
     reason = lines[0].rstrip(".") if lines else type(error.orig).__name__
-    code = _code(error)
+    code = _error_code(error)
     if isinstance(code, int) and code in _SQLITE_REFUSALS:
         return PermanentError(f"{_SQLITE_REFUSALS[code]} ({reason}).")
     if code in _FULL:
-        words = f"The database cannot grow: make room on its disk ({reason})."
-        return DatabaseFullError(words, retry_after_seconds=FULL_DISK_WAIT_SECONDS)
+        message = f"The database cannot grow: make room on its disk ({reason})."
+        return DatabaseFullError(message, retry_after_seconds=FULL_DISK_WAIT_SECONDS)
     if code == "42P01" or "no such table" in reason:
         return DatabaseNotReadyError("The database has no tables yet: run `automation db upgrade`.")
     if code == "42703" or "no such column" in reason or "has no column named" in reason:
         return DatabaseNotReadyError(
             f"The database is of another version ({reason}): run `automation db upgrade`."
         )
-    if isinstance(code, str) and code in _PASSING:
-        return DatabaseBusyError(f"The database {_PASSING[code]}: {reason}.")
-    is_away = (
+    if isinstance(code, str) and code in _TEMPORARY:
+        return DatabaseBusyError(f"The database {_TEMPORARY[code]}: {reason}.")
+    is_unreachable = (
         isinstance(error, OperationalError) and code != sqlite3.SQLITE_ERROR
     )  # wrong SQL, to SQLite's driver
-    return DatabaseUnreachableError(f"The database does not answer: {reason}.") if is_away else None
+    return (
+        DatabaseUnreachableError(f"The database does not answer: {reason}.")
+        if is_unreachable
+        else None
+    )
 
 
-def _code(error: DatabaseError) -> int | str | None:
+def _error_code(error: DatabaseError) -> int | str | None:
     """SQLite's primary result code, PostgreSQL's SQLSTATE."""
     if isinstance(error.orig, sqlite3.Error):
-        code = getattr(
-            error.orig, "sqlite_errorcode", None
-        )  # what the driver says by itself has none
+        code = getattr(error.orig, "sqlite_errorcode", None)  # errors of the driver have none
         return None if code is None else code & 0xFF
     return getattr(error.orig, "sqlstate", None)

@@ -1,4 +1,4 @@
-"""Webhook deliveries that wait in a table: claim the oldest, send them, record the result."""
+"""Deliveries of webhooks that wait in a table: claim the oldest, send them, and record the result."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ from automation_pipeline.storage.statements import database_now, database_time
 
 
 class DeliveryColumns(Protocol):
-    """The columns of such a table. `attempts` counts the claims."""
+    """The columns of a table with deliveries. `attempts` counts the claims."""
 
     id: Mapped[int]
     status: Mapped[str]
@@ -83,8 +83,8 @@ def record_attempt(
     delivery: Delivery,
     **columns: object,
 ) -> None:
-    """Record the result, unless another worker has claimed the delivery since. `columns` are those
-    that only this table has."""
+    """Record the result, unless another worker has claimed the delivery since. `columns` are
+    further columns to set."""
     is_sent = delivery.status is DeliveryStatus.SENT
     session.execute(
         update(row)
@@ -118,8 +118,8 @@ Due = TypeVar("Due", bound=ClaimedDelivery)
 
 @dataclass(frozen=True)
 class DeliveryQueue(Generic[Due]):
-    """Messages of one kind that wait. Each claim is an attempt; a result that is recorded after a
-    later claim has no effect."""
+    """How to find, claim and record waiting messages of one kind. Each claim is an attempt; a
+    result that is recorded after a later claim has no effect."""
 
     is_due: Callable[[DatabaseSession], bool]
     claim: Callable[[DatabaseSession], Sequence[Due]]
@@ -133,9 +133,9 @@ async def deliver_waiting(
     patience: DeliveryPolicy,
     database: Database,
 ) -> int:
-    """How many were tried. It takes no longer than one attempt. A process that dies between sending
-    and recording has used an attempt; the receiver recognises a repeated message by the delivery's
-    name. `send` gets the present."""
+    """Try to deliver a batch, and return how many were tried. It takes no longer than one attempt.
+    A process that dies between sending and recording has used an attempt; the receiver recognises a
+    repeated message by its delivery id. `send` receives the database's time."""
     with database.reading() as session:
         if not tray.is_due(session):  # a claim would queue up with the writers for nothing
             return 0

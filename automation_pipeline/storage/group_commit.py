@@ -1,9 +1,9 @@
 """Group commit: short writes of many tasks share one transaction, and writes of one kind share their
 statements.
 
-What arrives while a group is written waits for the next group. If a write of a group fails, the group
-is rolled back and each of its writes is repeated alone: a write changes rows and nothing else, because
-it may be called twice.
+Writes that arrive during a commit wait for the next group. If a write of a group fails, the group is
+rolled back and each of its writes is repeated alone. A write may therefore run twice, and must only
+change rows.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 
 from sqlalchemy.orm import Session
 
-# Enough to share a commit among, and few enough that the first one does not wait long.
+# Enough writes to share a commit, and few enough that the first one does not wait long.
 MOST_AT_ONCE = 64
 LINGER_SECONDS = 0.003
 GROUP = "group"
 
-# Any: each operation has items and results of its own types, which its callers know.
+# Any: each operation has its own types of items and results.
 Operation: TypeAlias = Callable[[Session, Sequence[Any]], Sequence[Any]]
 UnitOfWork: TypeAlias = Callable[[Session], Any]
 Answer: TypeAlias = Future[Any] | asyncio.Future[Any]
@@ -31,20 +31,21 @@ Answer: TypeAlias = Future[Any] | asyncio.Future[Any]
 
 @dataclass
 class Group:
-    """What the writes of one transaction share: values that stay the same for its length, and rows
-    that are written at its end."""
+    """What the writes of one transaction share: values that do not change within it, and rows that
+    are written at its end."""
 
     known: dict[object, Any] = field(default_factory=dict[object, Any])
     last: dict[Callable[[Session, Sequence[Any]], None], list[Any]] = field(default_factory=dict)
 
 
 def group_of(session: Session) -> Group | None:
-    """None in a transaction that one task has for itself."""
+    """None in a transaction that is not shared."""
     return session.info.get(GROUP)
 
 
-def once_per_group(session: Session, key: object, find: Callable[[Session], Any]) -> Any:  # noqa: ANN401  what it finds
-    """Find a value that stays the same until the transaction ends, once for all writes of a group."""
+def once_per_group(session: Session, key: object, find: Callable[[Session], Any]) -> Any:  # noqa: ANN401  the found value
+    """Compute a value once for all writes of a group. It must stay the same until the transaction
+    ends."""
     group = group_of(session)
     if group is None:
         return find(session)
@@ -56,7 +57,8 @@ def once_per_group(session: Session, key: object, find: Callable[[Session], Any]
 def write_before_commit(
     session: Session, write: Callable[[Session, Sequence[Any]], None], rows: Sequence[Any]
 ) -> None:
-    """Write the rows now, or at the end of the group with all other rows of their kind, in this order."""
+    """Write the rows now, or in a group at its end together with all other rows of their kind, in
+    this order."""
     group = group_of(session)
     if group is None:
         write(session, rows)
@@ -64,11 +66,12 @@ def write_before_commit(
         group.last.setdefault(write, []).extend(rows)
 
 
-def run_each(session: Session, acts: Sequence[UnitOfWork]) -> list[Any]:
-    """The operation of writes that share a commit and no statement. None sees what another has loaded."""
+def run_each(session: Session, works: Sequence[UnitOfWork]) -> list[Any]:
+    """The operation of writes that share only a commit. No write sees objects that another has
+    loaded."""
     results: list[Any] = []
-    for act in acts:
-        results.append(act(session))
+    for work in works:
+        results.append(work(session))
         session.flush()
         session.expunge_all()
     return results
@@ -87,29 +90,29 @@ class _Write:
 
 
 class GroupWriter:
-    """`transaction` begins one that is committed at the end of the block."""
+    """`transaction` begins a transaction that is committed at the end of its block."""
 
     def __init__(self, transaction: Callable[[], AbstractContextManager[Session]]) -> None:
         self._transaction = transaction
         self._lock = threading.Lock()
         self._waiting: deque[_Write] = deque()
         self._is_writing = False
-        self._never = threading.Event()  # to wait on
+        self._never = threading.Event()  # never set: used to wait
 
     def submit(self, operation: Operation, item: object) -> Future[Any]:
-        """For a thread, which waits for the result."""
+        """For threads, which wait for the result."""
         answer = Future[Any]()
         self._enqueue(_Write(operation, item, answer))
         return answer
 
     def submit_soon(self, operation: Operation, item: object) -> asyncio.Future[Any]:
-        """For a task, which awaits the result. The results of a group reach its loop by one call."""
+        """For tasks, which await the result. One call passes all results of a group to their loop."""
         answer = asyncio.get_running_loop().create_future()
         self._enqueue(_Write(operation, item, answer))
         return answer
 
     def close(self) -> None:
-        """Write what waits and end the thread. A later write starts another one."""
+        """Execute the waiting writes and end the thread. A later write starts a new one."""
         if "_thread" in vars(self):
             self._thread.shutdown()
             del self._thread
@@ -130,7 +133,7 @@ class GroupWriter:
             if wanted := [write for write in group if write.is_wanted()]:
                 _answer(wanted, self._write_group(wanted))
             if len(group) > 1:
-                # Tasks that were answered write again in a moment: a short wait makes larger groups.
+                # Tasks that received a result soon write again, so a short wait makes larger groups.
                 self._never.wait(LINGER_SECONDS)
 
     def _next_group(self) -> list[_Write]:
@@ -140,11 +143,11 @@ class GroupWriter:
         return group
 
     def _write_group(self, writes: Sequence[_Write]) -> list[Any]:
-        """One result or error per write. If a group fails, each write is repeated alone, to find out
-        whose error it is."""
+        """Return one result or error per write. If a group fails, each write is repeated alone to
+        find the one that fails."""
         try:
             return self._commit(writes)
-        except BaseException as error:  # a single write gets its error, whatever it is
+        except BaseException as error:  # a single write gets its error, of any kind
             if len(writes) == 1:
                 return [error]
             if not isinstance(error, Exception):
@@ -174,12 +177,12 @@ def _answer(writes: Sequence[_Write], results: Sequence[object]) -> None:
         else:
             of_loops.setdefault(write.answer.get_loop(), []).append((write.answer, result))
     for loop, answers in of_loops.items():
-        with suppress(RuntimeError):  # the loop is closed: no task waits there any more
+        with suppress(RuntimeError):  # the loop is closed, so no task waits
             loop.call_soon_threadsafe(_settle, answers)
 
 
 def _settle(answers: Sequence[tuple[Answer, object]]) -> None:
-    """An operation returns the error of one of its items as that item's result."""
+    """An operation may return an error as the result of an item."""
     for answer, result in answers:
         if answer.done():
             continue

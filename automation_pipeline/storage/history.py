@@ -1,4 +1,4 @@
-"""What happened, for operators: the workflow log and the log of state transitions."""
+"""The history that operators read: the workflow log and the log of state transitions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One answer per key: the answer is stored in the transaction that did the work."""
+"""Idempotency keys: the answer of a request is stored in the transaction that did its work."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,10 +19,10 @@ class IdempotencyKeyRow(Table):
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     caller: Mapped[str]
     key: Mapped[str]
-    # Of method, path and body: the same key for another request is an error.
+    # A digest of method, path and body: the same key for another request is an error.
     fingerprint: Mapped[str]
     status: Mapped[int | None]
-    # The text itself: a stored document could return with another order of fields.
+    # Stored as text, because a JSON column may change the order of fields.
     answer: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
 
@@ -35,8 +35,8 @@ class Answered:
 
 
 def claim_key(session: Session, caller: str, key: str, fingerprint: str) -> Answered | None:
-    """None if the key is new: it is held until the end of the transaction, and other requests with
-    it wait. Otherwise the stored answer."""
+    """Return the stored answer of the key. None for a new key, which is held until the transaction
+    ends; other requests with it wait."""
     is_over = IdempotencyKeyRow.created_at < database_now(-KEPT_DAYS * 86_400.0)
     session.execute(delete(IdempotencyKeyRow).where(*_is(caller, key), is_over))
     insert = insert_into(session, IdempotencyKeyRow)

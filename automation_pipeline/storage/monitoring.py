@@ -1,4 +1,4 @@
-"""What processes report: metrics, and heartbeats by the database's clock."""
+"""What processes report: metrics, and heartbeats on the database's clock."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ class MetricRow(Table):
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     name: Mapped[str]
-    # As Prometheus writes them, in the order of their names: provider="crm",status="200"
+    # In the format of Prometheus, sorted by name: provider="crm",status="200"
     labels: Mapped[str]
     value: Mapped[float]
 
@@ -36,7 +36,7 @@ class MetricValue:
 
 
 def add_metrics(session: Session, measures: Iterable[MetricValue]) -> None:
-    """In one order for all processes, which prevents deadlocks."""
+    """All processes write the rows in the same order, which prevents deadlocks."""
     for one in sorted(measures, key=lambda measure: (measure.name, measure.labels)):
         insert = insert_into(session, MetricRow)
         session.execute(
@@ -60,14 +60,14 @@ _log = log(__name__)
 
 @dataclass(frozen=True)
 class MetricsFlusher:
-    """Opens and writes nothing if nothing was counted."""
+    """Without counted metrics, it neither opens the database nor writes."""
 
     meter: Meter
     database: Callable[[], Database]
     every_seconds: float = FLUSH_SECONDS
 
     def flush(self) -> None:
-        """Never raises: what cannot be written now is written with the next flush."""
+        """Never raises an error: metrics that cannot be written now are written by the next flush."""
         drained = self.meter.drain()
         if not drained:
             return
@@ -145,7 +145,8 @@ RUN_WORKER = ""
 
 
 class StepHeartbeatRow(Table):
-    """A step at work. The end of the step removes the row; a silent row was lost with its worker."""
+    """A step in progress. The end of the step removes the row; a row without recent heartbeats
+    belongs to a lost worker."""
 
     __tablename__ = "step_beats"
 
@@ -178,7 +179,7 @@ def record_step_heartbeat(
 
 
 def end_step(session: Session, dagster_run_id: str, step_key: str, worker: str) -> None:
-    """A copy of the step that has started on another worker keeps its row."""
+    """Remove the row of the step, unless another worker has started the same step since."""
     mine = (
         StepHeartbeatRow.dagster_run_id == dagster_run_id,
         StepHeartbeatRow.step_key == step_key,

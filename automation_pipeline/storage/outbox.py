@@ -1,5 +1,5 @@
-"""The outbox: events are written in the business transaction and relayed after it, at least once,
-in order."""
+"""The outbox: events are written in the business transaction, and relayed after it in order and at
+least once."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -84,16 +84,16 @@ class OutboxRow(Table):
     attempts: Mapped[int] = mapped_column(default=0)
     last_error: Mapped[str | None]
     published_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    # The fiche that the event is about, out of its payload, for those who follow one.
+    # The fiche in the payload of the event, for clients that follow one fiche.
     fiche_id: Mapped[str | None]
-    # PostgreSQL's number of the transaction that wrote the row: those who follow events wait for
-    # older ones to end.
+    # PostgreSQL's number of the transaction that wrote the row. The stream of events waits for
+    # older transactions to end.
     transaction_id: Mapped[int | None] = mapped_column(BigInteger)
 
 
 def enqueue(session: Session, events: Sequence[Event]) -> None:
-    """Events of one correlation id are relayed in this order. The database's clock says from when
-    on."""
+    """Events with the same correlation id are relayed in this order. They are available from the
+    database's present."""
     if events:
         write_before_commit(session, _add, events)
 
@@ -118,7 +118,7 @@ def _add(session: Session, events: Sequence[Event]) -> None:
         for event in events
     ]
     if is_postgres(session):
-        # Rows go in the order of their keys there, but are relayed in the order of their ids, which
+        # `upsert` inserts rows in the order of their keys, but they are relayed in the order of their ids, which
         # is the caller's.
         numbers = (
             func.nextval("events_outbox_id_seq"),
@@ -143,9 +143,9 @@ def claim_waiting(
     only: str | None = None,
     caused_since: datetime | None = None,
 ) -> list[ClaimedEvent]:
-    """The oldest first, reserved until the hold ends. Two workers never get the same row. `only` is
-    the name of the wanted events, `caused_since` restricts them to aggregates with newer events.
-    Where the order matters, use `claim_in_order`."""
+    """Claim the oldest waiting events until the hold ends. Two workers never get the same row.
+    `only` restricts the claim to events of this name, `caused_since` to aggregates with an event
+    since this instant. Where the order matters, use `claim_in_order`."""
     named = [OutboxRow.event_name == only] if only else []
     oldest = (
         select(OutboxRow.id)
@@ -175,14 +175,13 @@ def _claim(
 
 
 def is_waiting(session: Session, caused_since: datetime | None = None) -> bool:
-    """Whether there is something to claim. It only reads, whereas a claim would queue up with the
-    writers."""
+    """Whether there is an event to claim. It only reads, whereas a claim queues with all writers."""
     query = select(OutboxRow.id).where(*_claimable(), *of_aggregates_since(caused_since)).limit(1)
     return session.scalar(query) is not None
 
 
 def of_aggregates_since(instant: datetime | None) -> list[ColumnElement[bool]]:
-    """All waiting events of the aggregates that have an event from this instant on, so that their
+    """All waiting events of the aggregates that have an event since this instant, so that their
     order is kept."""
     if instant is None:
         return []
@@ -202,7 +201,7 @@ def mark_waiting_published(
     session: Session, *, limit: int, but: str, caused_since: datetime | None = None
 ) -> int:
     """Mark the oldest waiting events as published, except those of the name `but`, and return their
-    number. For installations without a publisher, whose record is the table."""
+    number. For installations without a publisher."""
     lock_publishing(session)
     waiting = (
         select(OutboxRow.id)
@@ -232,19 +231,20 @@ def put_back(
 
 
 def park(session: Session, worker: str, event_id: int, *, error: str) -> None:
-    """It is not claimed again. It stays unpublished, so that an operator can find it and put it
-    back."""
+    """Parked events are not claimed again. They stay unpublished, so that an operator can find and
+    release them."""
     _change(session, worker, [event_id], available_at=NEVER, last_error=error, **_UNCLAIMED)
 
 
 def count_attempts(session: Session, worker: str, ids: Sequence[int]) -> None:
-    """They were tried without success. Counted before they are put back or parked, so that a worker
+    """Count a failed attempt. Call it before the events are handed back or parked, so that a worker
     that dies uses no attempt."""
     _change(session, worker, ids, attempts=OutboxRow.attempts + 1)
 
 
 def hand_back(session: Session, worker: str, ids: Sequence[int], *, error: str | None) -> None:
-    """They were not tried, or the failure was not theirs. Call `lock_publishing` first."""
+    """Release events that were not tried, or that failed for a reason that is not theirs. Call
+    `lock_publishing` first."""
     _change(session, worker, ids, last_error=error, **_UNCLAIMED)
 
 
@@ -252,7 +252,7 @@ _UNCLAIMED: Mapping[str, None] = {"claimed_by": None, "claimed_until": None}
 
 
 def _change(session: Session, worker: str, ids: Sequence[int], **values: object) -> None:
-    """Change those that the worker still holds."""
+    """Change the events that the worker still holds."""
     if ids:
         session.execute(
             update(OutboxRow)
@@ -286,16 +286,16 @@ def claim_in_order(
     but: str,
     caused_since: datetime | None = None,
 ) -> list[ClaimedEvent]:
-    """The oldest events that may go now, except those of the name `but`. Aggregates with an earlier
-    event that is held or waits for its next attempt are skipped; parked events hold up nothing. A
-    claim is not an attempt yet."""
+    """Claim the oldest events that can be published now, except those of the name `but`. It skips
+    aggregates with an earlier event that is held or waits for its next attempt; parked events do
+    not block later ones. A claim is not an attempt yet."""
     lock_publishing(session)
     now = select(
         database_now()
     ).scalar_subquery()  # read once, so that an index can be searched for it
     unpublished = OutboxRow.published_at.is_(None), OutboxRow.event_name != but
     free = or_(OutboxRow.claimed_until.is_(None), OutboxRow.claimed_until <= now)
-    stuck = _stuck(but, now)
+    stuck = _blocking_events(but, now)
     oldest = (
         select(OutboxRow.id)
         .where(
@@ -314,8 +314,9 @@ def claim_in_order(
     return [ClaimedEvent(row.id, row.attempts + 1, event_in(row)) for row in rows]
 
 
-def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
-    """The first event of each aggregate that cannot go now: few, however long the queue is."""
+def _blocking_events(but: str, now: ScalarSelect[datetime]) -> Subquery:
+    """The first event of each aggregate that cannot be published now: few rows, even if the queue
+    is long."""
     row = aliased(OutboxRow)
     unpublished = row.published_at.is_(None), row.event_name != but
     stuck = union_all(
@@ -332,11 +333,11 @@ def _stuck(but: str, now: ScalarSelect[datetime]) -> Subquery:
 
 
 def lock_publishing(session: Session) -> None:
-    """Only one process at a time claims events or gives them back, until the end of its
-    transaction. SQLite has one writer anyway."""
+    """Until its transaction ends, only this process claims events or hands them back. SQLite has
+    only one writer."""
     if is_postgres(
         session
-    ):  # in a statement of its own: the next one sees what the one before us has done
+    ):  # a separate statement, so that the next one sees what the previous holder committed
         session.execute(select(func.pg_advisory_xact_lock(_TURN)))
 
 
@@ -345,8 +346,8 @@ _WRITTEN = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})")
 
 @dataclass(frozen=True)
 class Bookmark:
-    """A position in the stream: all events of transactions before `since`, and up to `id` of those
-    before `until`. SQLite has one writer at a time, so the id is enough there."""
+    """A position in the stream: all events of transactions before `since`, and events up to `id` of
+    transactions before `until`. On SQLite, which has one writer at a time, the id is enough."""
 
     since: int = 0
     until: int = 0
@@ -357,7 +358,7 @@ class Bookmark:
 
     @classmethod
     def read(cls, text: str) -> "Bookmark":
-        """InvalidInputError if it does not come from this stream."""
+        """InvalidInputError: the text is not a bookmark of this stream."""
         match = _WRITTEN.fullmatch(text)
         if match is None:
             raise InvalidInputError(
@@ -392,7 +393,7 @@ def events_after(
     shown = followed, OutboxRow.event_name.not_like("%/%")
     if not is_postgres(session):
         return _page(session, (*shown, OutboxRow.id > after.id), Bookmark(), limit)
-    settled = _settled(session)
+    settled = _oldest_open_transaction(session)
     if after.until > settled:  # a bookmark of another cluster: the ids came along with the dump
         after = Bookmark(0, settled, after.id)
     started = _written_within(after.since, after.until)
@@ -406,17 +407,18 @@ def events_after(
 
 def newest_bookmark(session: Session) -> Bookmark:
     if is_postgres(session):
-        settled = _settled(session)
+        settled = _oldest_open_transaction(session)
         return Bookmark(settled, settled)
     return Bookmark(id=session.scalar(select(func.max(OutboxRow.id))) or 0)
 
 
 def is_withheld(session: Session, correlation_id: str) -> bool:
-    """An event of the run is written but not shown yet, because an older transaction has not ended."""
+    """Whether an event of the run is written but not shown yet, because an older transaction has
+    not ended."""
     if not is_postgres(session):
         return False
     late = (
-        OutboxRow.transaction_id >= _settled(session),
+        OutboxRow.transaction_id >= _oldest_open_transaction(session),
         OutboxRow.transaction_id < _next_transaction(),
     )
     of_run = OutboxRow.correlation_id == correlation_id
@@ -437,21 +439,20 @@ def _written_within(since: int, until: int) -> tuple[ColumnElement[bool], ...]:
     return (within,)
 
 
-def _settled(session: Session) -> int:
-    """All transactions before this one have ended, and no new one will be before it."""
+def _oldest_open_transaction(session: Session) -> int:
+    """The number below which all transactions have ended, so that no event can be added there."""
     oldest_running = func.pg_snapshot_xmin(func.pg_current_snapshot())
     return session.scalars(select(cast(cast(oldest_running, Text), BigInteger))).one()
 
 
 def _next_transaction() -> ColumnElement[int]:
-    """All transactions that the statement sees are below it."""
+    """Above the numbers of all transactions that the statement sees."""
     return cast(cast(func.pg_snapshot_xmax(func.pg_current_snapshot()), Text), BigInteger)
 
 
 @dataclass(frozen=True)
 class OutboxStatus:
-    """`lag_seconds` is the age of the oldest waiting event, 0 without one. `parked` events need an
-    operator."""
+    """`lag_seconds` is the age of the oldest waiting event, or 0. `parked` events need an operator."""
 
     waiting: int
     parked: int

@@ -1,4 +1,4 @@
-"""Rate limits in the database, and pauses of callers while a provider is away."""
+"""Rate limits in the database, and pauses of callers during an outage of a provider."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,7 @@ from automation_pipeline.storage.types import Table
 
 
 class RateLimitRow(Table):
-    """`paid_until` is GCRA's theoretical arrival time: the instant up to which starts are already
-    reserved."""
+    """`paid_until` is GCRA's theoretical arrival time: the instant until which starts are reserved."""
 
     __tablename__ = "rate_limits"
 
@@ -30,7 +29,7 @@ class RateLimitRow(Table):
     paid_until: Mapped[float] = mapped_column(Float(53))
 
 
-# Longer than any wait, in seconds.
+# Longer than any wait in practice.
 _NEVER = 1e12
 
 
@@ -56,7 +55,7 @@ class DatabaseRateLimiter:
 
 
 def _reserve_each(session: Session, requests: Sequence[_RateRequest]) -> list[float | None]:
-    """Requests of one key that wait however long it is share a statement."""
+    """Requests with the same key and no maximum wait share a statement."""
     waits: list[float | None] = [None] * len(requests)
     groups: dict[object, list[int]] = {}
     for number, request in enumerate(requests):
@@ -71,8 +70,8 @@ def _reserve_each(session: Session, requests: Sequence[_RateRequest]) -> list[fl
 
 
 def _reserve(session: Session, request: _RateRequest, starts: int) -> list[float]:
-    """The waits of so many starts, one after the other. None is reserved if the first one waits too
-    long."""
+    """The waits of several starts, one after the other. Nothing is reserved if the first wait is
+    too long."""
     interval = request.rate.interval_seconds
     credit = (request.rate.burst - 1) * interval
     longest = request.max_wait_seconds
@@ -98,7 +97,7 @@ def _reserving(*, postgres: bool) -> TextClause:
         ON CONFLICT (key) DO UPDATE SET paid_until = {later}(rate_limits.paid_until, {now}) + :step
         WHERE rate_limits.paid_until - {now} <= :longest
         RETURNING paid_until, {now}
-        """  # noqa: S608  parts of our own
+        """  # noqa: S608  constant parts
     )
     floats = ("step", "longest")
     return statement.bindparams(*(bindparam(name, type_=Float(53)) for name in floats))
@@ -117,9 +116,9 @@ def is_paused(session: Session, name: str) -> bool:
 def pause(
     session: Session, name: str, *, first_seconds: float, cap_seconds: float, at_least: float = 0.0
 ) -> None:
-    """Twice as long as the last one, unless that is long over. It changes nothing while one lasts:
-    several processes may notice the same failure. `at_least` is the wait that the provider asked
-    for; it may exceed the cap, up to an hour."""
+    """Begin a pause twice as long as the last one, or a short one if the last pause ended long ago.
+    A pause in progress is not changed, because several processes may notice the same outage.
+    `at_least` is the wait that the provider requested; it may exceed the cap, up to an hour."""
     now = database_time(session)
     last = session.execute(
         select(LeaseRow.acquired_at, LeaseRow.expires_at)
@@ -152,7 +151,7 @@ def pause(
 
 
 def last_pause_seconds(session: Session, name: str) -> float:
-    """The length of the last or current one; 0 after a success."""
+    """The length of the last or current pause; 0 after a success."""
     last = session.execute(
         select(LeaseRow.acquired_at, LeaseRow.expires_at).where(LeaseRow.key == _key(name))
     )
@@ -160,7 +159,7 @@ def last_pause_seconds(session: Session, name: str) -> float:
 
 
 def end_pause(session: Session, name: str) -> None:
-    """The provider works again: the next pause is short."""
+    """The provider works again, so the next pause is short."""
     session.execute(
         delete(LeaseRow)
         .where(LeaseRow.key == _key(name))

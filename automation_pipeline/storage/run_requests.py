@@ -1,4 +1,5 @@
-"""Requests for Dagster runs: a row with a unique key, which a sensor offers and a run takes."""
+"""Requests for Dagster runs: rows with a unique key, which a sensor offers to Dagster and a run
+takes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ OFFER_AGAIN_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class NewRunRequest:
-    """A job to run once for this key. `config` is Dagster's run config, `tags` its run tags."""
+    """A job to execute once for this key. `config` is Dagster's run config, `tags` are its run
+    tags."""
 
     key: str
     job: str
@@ -32,7 +34,7 @@ class NewRunRequest:
 
     @property
     def run_key(self) -> str:
-        """Dagster launches one run per key for ever: each launch has its own."""
+        """Dagster launches only one run per key, so each launch has its own key."""
         return self.key if self.launch == 1 else f"{self.key}-attempt-{self.launch}"
 
 
@@ -64,7 +66,7 @@ class RunRequestRow(Table):
 
 
 def file_requests(session: Session, requests: Sequence[NewRunRequest], now: datetime) -> None:
-    """A key that exists is left as it is. Requests inherit the correlation id of the caller."""
+    """Existing keys are left unchanged. Requests inherit the correlation id of the caller."""
     asked_by = correlation_id()
     inherited = {CORRELATION_TAG: asked_by} if asked_by else {}
     rows = [
@@ -83,8 +85,8 @@ def file_requests(session: Session, requests: Sequence[NewRunRequest], now: date
 
 
 def offer_waiting(session: Session, *, limit: int) -> list[NewRunRequest]:
-    """The oldest first, each at least once. Rows that were just offered are left out while their
-    run starts."""
+    """The oldest waiting requests. Requests that were offered a short time ago are left out while
+    their run starts."""
     not_lately = or_(
         RunRequestRow.offered_at.is_(None),
         RunRequestRow.offered_at <= database_now(-OFFER_AGAIN_SECONDS),
@@ -115,8 +117,8 @@ def offer_waiting(session: Session, *, limit: int) -> list[NewRunRequest]:
 
 
 def request_again(session: Session, key: str, lost_launch: int) -> bool:
-    """Another Dagster run in place of a lost one. False if it is already requested, or if the
-    request was refused."""
+    """Request another Dagster run in place of a lost one. False if it is already requested, or if
+    the request was refused."""
     again = session.execute(
         update(RunRequestRow)
         .where(
@@ -140,7 +142,7 @@ def refusals(session: Session, keys: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class FiledRequest:
-    """`state` is waiting, taken or refused; `reason` is why it was refused."""
+    """`state` is waiting, taken or refused; `reason` is the reason of a refusal."""
 
     key: str
     job: str
@@ -153,7 +155,7 @@ class FiledRequest:
 
 
 def filed_requests(session: Session, keys: Sequence[str]) -> list[FiledRequest]:
-    """The known ones, in the order of their filing."""
+    """The requests with these keys, in the order of their filing."""
     chosen = (
         select(RunRequestRow).where(RunRequestRow.request_key.in_(keys)).order_by(RunRequestRow.id)
     )
@@ -175,7 +177,7 @@ def filed_requests(session: Session, keys: Sequence[str]) -> list[FiledRequest]:
 def launch_states(
     session: Session, keys: Sequence[str]
 ) -> dict[str, "tuple[LaunchState, str | None]"]:
-    """How far Dagster is with each known request, and why it was refused."""
+    """The state of each known request, and the reason of a refusal."""
     from automation_pipeline.core.launching import LaunchState  # noqa: PLC0415  runs do not wait for requests
 
     columns = (
@@ -195,7 +197,7 @@ def launch_states(
 
 
 def hold_requests(session: Session, keys: Sequence[str], holder: str) -> list[str]:
-    """Take those that were not offered to Dagster yet, so that no daemon launches them too."""
+    """Take the requests that were not offered to Dagster yet, so that no daemon launches them too."""
     unoffered = (RunRequestRow.state == "waiting", RunRequestRow.offered_at.is_(None))
     held = session.scalars(
         update(RunRequestRow)
@@ -221,7 +223,7 @@ def mark_taken(session: Session, key: str, dagster_run_id: str) -> None:
 
 
 def mark_refused(session: Session, key: str, reason: str) -> None:
-    """It was refused, whether or not a run had taken it."""
+    """Applies to waiting and taken requests."""
     _close(session, key, ("waiting", "taken"), state="refused", reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""Statements over many rows, locks, and the database's clock, the same on both databases."""
+"""Statements over many rows, locks, and the database's clock, for SQLite and PostgreSQL."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,13 +49,13 @@ def is_postgres(session: Session) -> bool:
 
 
 def insert_into(session: Session, table: type[Table]) -> Insert:
-    """The dialect's own insert, which knows ON CONFLICT."""
+    """The dialect's own INSERT, which supports ON CONFLICT."""
     dialects_insert = postgresql.insert if is_postgres(session) else sqlite.insert
     return dialects_insert(table.__table__)  # type: ignore[arg-type]  # declared as FromClause, always a Table
 
 
 class _Document(TypeDecorator[Sequence[str | int]]):
-    """A list as one text, for SQLite, which has no arrays."""
+    """A list as JSON text, for SQLite, which has no arrays."""
 
     impl = Text
     cache_ok = True
@@ -69,8 +69,8 @@ def among(
     column: InstrumentedAttribute[Value | None] | ColumnElement[Value],
     values: Iterable[Value],
 ) -> ColumnElement[bool]:
-    """`column IN values`, however many: they travel as one parameter, where each of an IN's counts
-    against a limit."""
+    """`column IN values` with all values in one parameter, because databases limit the number of
+    parameters."""
     if is_postgres(session):
         return column == any_(
             bindparam("among", list(values), type_=ARRAY(column.type), unique=True)
@@ -99,13 +99,12 @@ def upsert(
     fields: Sequence[str] = (),
     where: ColumnElement[bool] | None = None,
 ) -> None:
-    """Insert the rows; where `key` exists already, overwrite `fields` (none: leave the row as it
-    is) if `where` holds.
+    """Insert the rows. Where `key` exists and `where` is true, overwrite `fields`; without fields,
+    leave the row unchanged.
 
-    All rows have the same fields. One statement runs over all of them, inside the caller's
-    transaction. On PostgreSQL in the order of their key: two writers of the same rows then wait for
-    each other instead of locking crosswise, which would end one of them. Of two rows with one key
-    the later wins.
+    All rows have the same fields, and are written by one statement in the caller's transaction. On
+    PostgreSQL they are written in the order of their keys, so that two writers of the same rows
+    wait for each other instead of a deadlock. Of two rows with the same key, the later one is used.
     """
     if not rows:
         return
@@ -129,7 +128,7 @@ def upsert(
 
 
 def _can_be_text(table: type[Table], row: Mapping[str, object]) -> bool:
-    """No column needs a default of the table, and no value is an expression."""
+    """Whether no column needs a default of the table, and no value is an SQL expression."""
     defaults = [column.key for column in table.__table__.columns if column.default is not None]
     return all(key in row for key in defaults) and not any(
         isinstance(value, ClauseElement) for value in row.values()
@@ -143,7 +142,7 @@ def _upsert_text(
     changes = ", ".join(f"{field} = excluded.{field}" for field in fields)
     values = ", ".join(f":{column}" for column in columns)
     statement = text(
-        f"INSERT INTO {table.__tablename__} ({', '.join(columns)}) VALUES ({values}) "  # noqa: S608  names of our own columns
+        f"INSERT INTO {table.__tablename__} ({', '.join(columns)}) VALUES ({values}) "  # noqa: S608  names of tables and columns
         f"ON CONFLICT ({', '.join(key)}) DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
     )
     types = table.__table__.columns
@@ -152,7 +151,7 @@ def _upsert_text(
 
 def rounds(items: Iterable[Item], key: Callable[[Item], object]) -> Iterator[list[Item]]:
     """Lists in which no key occurs twice, for statements over many rows: the second item of a key
-    finds what the first has written."""
+    sees what the first one has written."""
     left = list(items)
     while left:
         first: dict[object, Item] = {}
@@ -161,13 +160,14 @@ def rounds(items: Iterable[Item], key: Callable[[Item], object]) -> Iterator[lis
 
 
 def advisory_lock(session: Session, name: str) -> None:
-    """To the end of the transaction: the second of two at once finds what the first has written."""
-    if is_postgres(session):  # SQLite has one writer anyhow
+    """Hold the lock until the transaction ends. A second transaction waits, and then sees what the
+    first one has written."""
+    if is_postgres(session):  # SQLite has only one writer
         session.execute(select(func.pg_advisory_xact_lock(func.hashtext(name))))
 
 
-class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's name
-    """The database's present plus the given seconds: `database_now(30.0)`."""
+class database_now(GenericFunction[datetime]):  # noqa: N801  the name of the SQL function
+    """The database's present plus some seconds: `database_now(30.0)`."""
 
     type = UtcDateTime()
     inherit_cache = True
@@ -176,22 +176,22 @@ class database_now(GenericFunction[datetime]):  # noqa: N801  an SQL function's 
         super().__init__(plus_seconds)
 
 
-class database_epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
+class database_epoch(GenericFunction[float]):  # noqa: N801  the name of the SQL function
     """The database's present in seconds since 1970."""
 
     type = Float(53)
     inherit_cache = True
 
 
-class epoch(GenericFunction[float]):  # noqa: N801  an SQL function's name
+class epoch(GenericFunction[float]):  # noqa: N801  the name of the SQL function
     """An instant in seconds since 1970, for arithmetic."""
 
     type = Float(53)
     inherit_cache = True
 
 
-class local_day(GenericFunction[str]):  # noqa: N801  an SQL function's name
-    """The day of an instant so many seconds ahead of UTC."""
+class local_day(GenericFunction[str]):  # noqa: N801  the name of the SQL function
+    """The day of an instant in a zone that is so many seconds ahead of UTC."""
 
     type = Text()
     inherit_cache = True
@@ -202,7 +202,7 @@ class local_day(GenericFunction[str]):  # noqa: N801  an SQL function's name
         super().__init__(instant, offset_seconds)
 
 
-# With the arguments of the function in place of the numbers. On SQLite instants have six decimals,
+# Templates, filled with the arguments of the function. On SQLite instants have six decimals,
 # as SQLAlchemy writes them, because they are compared as text; its clock has milliseconds, and a day
 # as a float differs by some 20 microseconds.
 _SQL: Mapping[str, Mapping[str, str]] = {
@@ -243,7 +243,7 @@ def epoch_sql(*, postgres: bool) -> str:
 
 
 def database_time(session: Session) -> datetime:
-    """The database's present as a value. Writes of one group share one instant."""
+    """The database's present as a value. All writes of one group get the same instant."""
     return once_per_group(session, database_epoch, _database_time)
 
 
@@ -257,7 +257,7 @@ _EPOCH = select(database_epoch())
 def day_of(
     instant: ColumnElement[datetime], span: tuple[datetime, datetime], zone: ZoneInfo
 ) -> ColumnElement[str]:
-    """`YYYY-MM-DD`. `span` holds the earliest and the latest of the instants."""
+    """`YYYY-MM-DD`. `span` contains the earliest and the latest instant."""
     (_, at_first), *later = offsets_between(*span, zone)
     if not later:
         return local_day(instant, at_first)

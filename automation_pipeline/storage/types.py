@@ -1,4 +1,4 @@
-"""The base of all tables, and column types with the same meaning on SQLite and PostgreSQL."""
+"""The base class of all tables, and column types with the same meaning on SQLite and PostgreSQL."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -41,7 +41,7 @@ class Table(DeclarativeBase):
 
 JsonObject: TypeAlias = Mapping[str, object]
 
-# SQLite counts rows by itself only for a column declared INTEGER.
+# SQLite generates ids only for a column declared INTEGER.
 BigId = BigInteger().with_variant(Integer(), "sqlite")
 Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 TextList = JSON().with_variant(ARRAY(Text()), "postgresql")
@@ -49,7 +49,7 @@ BigIntList = JSON().with_variant(ARRAY(BigInteger()), "postgresql")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An instant: aware on the way in, aware and in UTC on the way out."""
+    """Stores aware instants, and returns them in UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

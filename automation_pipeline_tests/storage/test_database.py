@@ -16,7 +16,7 @@ from automation_pipeline.storage.database import (
     DatabaseFullError,
     DatabaseNotReadyError,
     DatabaseUnreachableError,
-    Pace,
+    ServerLimits,
     parse_url,
 )
 from automation_pipeline.storage.monitoring import ProcessHeartbeatRow, record_heartbeat
@@ -185,7 +185,7 @@ class OnPurposeError(Exception):
 
 
 def test_as_one_commits_all_transactions_together(database: Database) -> None:
-    with database.as_one():
+    with database.single_transaction():
         beat(database, "one")
         assert beats(database) == 1
         beat(database, "two")
@@ -195,7 +195,7 @@ def test_as_one_commits_all_transactions_together(database: Database) -> None:
 
 def test_as_one_rolls_everything_back_on_failure(database: Database) -> None:
     def broken() -> None:
-        with database.as_one():
+        with database.single_transaction():
             beat(database, "one")
             raise OnPurposeError
 
@@ -205,7 +205,7 @@ def test_as_one_rolls_everything_back_on_failure(database: Database) -> None:
 
 
 def test_a_handled_failure_inside_as_one_rolls_back_only_itself(database: Database) -> None:
-    with database.as_one():
+    with database.single_transaction():
         beat(database, "one")
         with pytest.raises(OnPurposeError):
             beat_and_fail(database)
@@ -214,7 +214,7 @@ def test_a_handled_failure_inside_as_one_rolls_back_only_itself(database: Databa
 
 
 def test_transactions_after_as_one_are_independent(database: Database) -> None:
-    with database.as_one():
+    with database.single_transaction():
         beat(database, "one")
     with pytest.raises(OnPurposeError):
         beat_and_fail(database)
@@ -223,7 +223,7 @@ def test_transactions_after_as_one_are_independent(database: Database) -> None:
 
 def test_another_thread_does_not_join_as_one(database: Database) -> None:
     seen: list[int] = []
-    with database.as_one():
+    with database.single_transaction():
         beat(database, "one")
         thread = Thread(target=lambda: seen.append(beats(database)))
         thread.start()
@@ -291,13 +291,13 @@ PAY = text("UPDATE rate_limits SET paid_until = 2")
 
 def test_database_timeouts_are_shorter_than_the_request_timeout() -> None:
     for seconds in (0.1, 60.0, 3600.0):
-        pace = Pace(threads=3, seconds=seconds)
+        pace = ServerLimits(threads=3, seconds=seconds)
         assert 0 < pace.lock_seconds < pace.statement_seconds < seconds
         assert pace.lock_seconds + pace.statement_seconds <= seconds + 1e-9
 
 
 def test_an_exhausted_connection_pool_is_reported_as_unreachable(database: Database) -> None:
-    database.serve(Pace(threads=1, seconds=0.3))
+    database.serve(ServerLimits(threads=1, seconds=0.3))
     with ExitStack() as held:
         for _ in range(6):
             held.enter_context(database.reading()).connection()
@@ -309,7 +309,7 @@ def test_an_exhausted_connection_pool_is_reported_as_unreachable(database: Datab
 @POSTGRES_ONLY
 def test_a_server_limits_lock_and_statement_waits(database: Database) -> None:
     waiting = Database(database.url.render_as_string(hide_password=False))
-    waiting.serve(Pace(threads=2, seconds=0.6))
+    waiting.serve(ServerLimits(threads=2, seconds=0.6))
     try:
         with database.transaction() as session:
             session.execute(text("INSERT INTO rate_limits (key, paid_until) VALUES ('k', 1)"))

@@ -167,7 +167,7 @@ def test_a_bulk_error_is_raised_inside_as_one(database: Database) -> None:
     def refuse(_session: Session, beats: Sequence[str]) -> list[InvalidInputError]:
         return [InvalidInputError(each) for each in beats]
 
-    with database.as_one(), pytest.raises(InvalidInputError, match="alone"):
+    with database.single_transaction(), pytest.raises(InvalidInputError, match="alone"):
         database.write_in_bulk_soon(refuse, "alone")
 
 
@@ -211,7 +211,9 @@ def test_a_write_with_anyway_survives_the_cancellation_of_its_task(database: Dat
         blocker = BlockingWrite()
         first = asyncio.create_task(database.write(blocker.write))
         await asyncio.sleep(0)
-        waiting = asyncio.create_task(database.write(partial(beat, "anyway"), anyway=True))
+        waiting = asyncio.create_task(
+            database.write(partial(beat, "anyway"), even_if_cancelled=True)
+        )
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
@@ -248,7 +250,7 @@ def test_a_closed_event_loop_does_not_affect_other_writes(
 
     async def leave_behind() -> None:
         asyncio.create_task(database.write(blocker.write))  # noqa: RUF006  left behind on purpose
-        asyncio.create_task(database.write(partial(beat, "left behind"), anyway=True))  # noqa: RUF006  the same
+        asyncio.create_task(database.write(partial(beat, "left behind"), even_if_cancelled=True))  # noqa: RUF006  the same
         await asyncio.sleep(0)
 
     asyncio.run(leave_behind())
@@ -259,7 +261,7 @@ def test_a_closed_event_loop_does_not_affect_other_writes(
 
 def test_a_bulk_write_inside_as_one_joins_its_transaction(database: Database) -> None:
     def write() -> None:
-        with database.as_one():
+        with database.single_transaction():
             database.write_in_bulk_soon(run_each, partial(beat, "in vain"))
             raise OnPurposeError
 

@@ -20,6 +20,6 @@ def job_context(type_: str, org_id: str = "acme", **payload: object) -> JobConte
 
 
 def killed_after(work: Callable[[], object], database: Database) -> None:
-    with database.as_one():
+    with database.single_transaction():
         work()
         raise Killed
