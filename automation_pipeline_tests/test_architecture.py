@@ -1,4 +1,4 @@
-"""The rules of shared/ARCHITECTURE.md that a machine can check. Each test lists its offenders."""
+"""Rules of ARCHITECTURE.md that a program can check. Each test lists all violations."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "automation_pipeline"
 TESTS = ROOT / "automation_pipeline_tests"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-# A migration is as long as its tables.
+# A migration may be as long as its tables require.
 HAND_WRITTEN = [path for path in MODULES if "versions" not in path.parts]
 TEST_MODULES = sorted(TESTS.rglob("*.py"))
 
@@ -49,7 +49,7 @@ def functions(path: Path) -> Iterator[Function]:
 
 
 def length(function: Function) -> int:
-    """In lines, without the imports inside it (ADR 0025)."""
+    """The number of lines without imports inside the function (ADR 0025)."""
     inner = [node for node in function.body if isinstance(node, ast.Import | ast.ImportFrom)]
     imported = sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in inner)
     return (function.end_lineno or function.lineno) - function.lineno + 1 - imported
@@ -103,8 +103,8 @@ def test_a_broad_except_states_its_reason() -> None:
 
 
 def test_metadata_of_dagster_is_made_in_one_module() -> None:
-    """It makes plain values: Dagster refuses to store a member of an enum, and the step fails after
-    its work."""
+    """It makes plain values: Dagster cannot store a member of an enum, and the step would fail
+    after its work."""
     makes = re.compile(r"\bMetadataValue\.[a-z]|\b[A-Z][a-z]+MetadataValue\(")
     others = [path for path in MODULES if path != PACKAGE / "orchestration" / "ops.py"]
     assert offending_lines(others, makes.search) == []
@@ -123,8 +123,8 @@ def test_no_code_has_a_marker_of_unfinished_work() -> None:
 
 
 def test_only_one_module_reads_response_bodies() -> None:
-    """`clients.http` reads them raw and bounded. What else httpx offers decompresses, or holds a
-    body of any size."""
+    """`clients.http` reads bodies raw and bounded. Other functions of httpx decompress them, or
+    read any size."""
     ways = {
         f"{way}_{what}" for way in ("iter", "aiter") for what in ("bytes", "raw", "text", "lines")
     }
@@ -166,7 +166,7 @@ def test_only_one_module_reads_response_bodies() -> None:
 
 
 def test_a_public_class_name_has_one_meaning() -> None:
-    """Two modules may share the names of private classes. The simulator speaks for other systems."""
+    """Private classes may share names, and so may the simulator, which describes other systems."""
     where: dict[str, list[str]] = {}
     for path in HAND_WRITTEN:
         if "simulator" not in path.parts:

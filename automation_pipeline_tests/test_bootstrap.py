@@ -1,5 +1,5 @@
-"""What the settings choose: rate limits and permits on Redis where it is configured, in the
-database elsewhere."""
+"""What the settings select: rate limits and permits on Redis if it is configured, else in the
+database."""
 
 from pathlib import Path
 
@@ -18,22 +18,27 @@ def services(folder: Path, **settings: str) -> Services:
 
 
 def test_without_redis_the_database_bounds_calls(tmp_path: Path) -> None:
-    made = services(tmp_path)
-    assert isinstance(made.rate_limiter, DatabaseRateLimiter)
-    assert isinstance(made.permits, DatabasePermits)
-    assert isinstance(made._shared_limiter.limiter, DatabaseRateLimiter)
+    services_of_settings = services(tmp_path)
+    assert isinstance(services_of_settings.rate_limiter, DatabaseRateLimiter)
+    assert isinstance(services_of_settings.permits, DatabasePermits)
+    assert isinstance(services_of_settings._shared_limiter.limiter, DatabaseRateLimiter)
 
 
 def test_the_database_takes_over_during_an_outage_of_redis(tmp_path: Path) -> None:
-    made = services(tmp_path, redis_url="redis://127.0.0.1:9/0")
-    assert isinstance(made.rate_limiter, RedisRateLimiter)
-    assert isinstance(made.permits, FailoverPermits)
-    assert isinstance(made._shared_limiter.limiter, FailoverRateLimiter)
+    services_of_settings = services(tmp_path, redis_url="redis://127.0.0.1:9/0")
+    assert isinstance(services_of_settings.rate_limiter, RedisRateLimiter)
+    assert isinstance(services_of_settings.permits, FailoverPermits)
+    assert isinstance(services_of_settings._shared_limiter.limiter, FailoverRateLimiter)
 
 
 def test_schedules_with_the_same_key_share_one_crm_client(tmp_path: Path) -> None:
-    made = services(tmp_path, fiche_api_base_url="http://127.0.0.1:9", fiche_api_auth_token="own")
-    first, again = made.crm_with(SecretStr("one")), made.crm_with(SecretStr("one"))
+    services_of_settings = services(
+        tmp_path, fiche_api_base_url="http://127.0.0.1:9", fiche_api_auth_token="own"
+    )
+    first, again = (
+        services_of_settings.crm_with(SecretStr("one")),
+        services_of_settings.crm_with(SecretStr("one")),
+    )
     assert first is again
-    assert first is not made.crm_with(SecretStr("other"))
-    assert made.crm_with(None) is made.crm
+    assert first is not services_of_settings.crm_with(SecretStr("other"))
+    assert services_of_settings.crm_with(None) is services_of_settings.crm

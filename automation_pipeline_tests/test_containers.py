@@ -1,4 +1,4 @@
-"""What docker/ promises of every container, read and not run: e2e/test_production.py runs the
+"""Properties of all containers that can be read from docker/. e2e/test_production.py executes the
 commands."""
 
 import re
@@ -27,14 +27,14 @@ SECRETS = {"POSTGRES_PASSWORD": "one", "REDIS_PASSWORD": "two"}
 SERVICES = services(SECRETS)
 OURS = {name: service for name, service in SERVICES.items() if service.is_own_image}
 LASTING = {name: service for name, service in SERVICES.items() if not service.ends_by_itself}
-# Known to others: to Dagster, to PostgreSQL's image, and to the command of our Redis.
+# Variables of Dagster, of PostgreSQL's image, and of the command of Redis.
 OF_DAGSTER = {
     "DAGSTER_POSTGRES_URL",
     "DAGSTER_DAEMON_HEARTBEAT_TOLERANCE",
     "DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD",
 }
 OTHERS = {*OF_DAGSTER, "POSTGRES_USER", "POSTGRES_DB", *SECRETS}
-# Of compose.yaml alone.
+# Variables that only compose.yaml uses.
 OF_COMPOSE = {"AUTOMATION_TAG", *SECRETS}
 
 
@@ -82,8 +82,8 @@ def test_every_service_has_a_restart_policy_a_health_check_and_a_stop_period(
 
 
 def test_the_code_server_stops_within_its_stop_period() -> None:
-    """Twice: in front, and in the process that has the definitions; each time Dagster adds five
-    seconds."""
+    """Two processes stop one after the other, the proxy and the one with the definitions; Dagster
+    adds five seconds each time."""
     code = SERVICES["code"]
     assert (
         2 * (int(code.environment["DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD"]) + 5) < code.grace_seconds
@@ -129,8 +129,8 @@ def test_without_a_password_nothing_is_started(missing: str) -> None:
 
 
 def test_no_file_contains_a_secret() -> None:
-    """Whatever is called a password, key, token or secret is a variable without a default, but for
-    the simulator's."""
+    """Every variable whose name contains password, key, token or secret has no default, except for
+    the simulator."""
     secret = re.compile(r"PASSWORD|PASS$|SECRET|TOKEN|_KEY$")
     for service in yaml.safe_load(COMPOSE.read_text())["services"].values():
         for name, value in service.get("environment", {}).items():

@@ -1,4 +1,4 @@
-"""What Dagster sees: the public names, tags and strictness of CONTRACT 3."""
+"""The definitions as Dagster loads them: the public names, tags and strict configs of CONTRACT 3."""
 
 import logging
 import subprocess
@@ -67,7 +67,7 @@ def test_a_misspelt_config_is_refused_at_launch(
 
 
 def test_no_field_of_a_run_config_reads_an_environment_variable(loaded: dg.Definitions) -> None:
-    """Dagster describes one that does as a choice between a value and an object with the one field
+    """Dagster describes a field that does as a choice between a value and an object with the field
     `env`."""
     readers = [
         job.name
@@ -101,7 +101,7 @@ def test_the_executor_is_configuration() -> None:
 
 
 def loaded_by(what: str) -> set[str]:
-    """The modules that a process has which does only this."""
+    """The modules that a new process has imported after these statements."""
     return printed_after(f"{what}; print(*sys.modules)")
 
 

@@ -1,5 +1,5 @@
-"""docker/kubernetes/, read and not run: the values for Dagster's chart, and the manifests beside
-it."""
+"""Checks docker/kubernetes/ without a cluster: the values for Dagster's chart, and the other
+manifests."""
 
 import re
 import tomllib
@@ -24,8 +24,8 @@ PROJECT: Mapping[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_
 LAUNCHER = VALUES["runLauncher"]["config"]["k8sRunLauncher"]
 DEPLOYMENT = VALUES["dagster-user-deployments"]["deployments"][0]
 
-# What the schema of the chart 1.13.27 allows, as far as it is used here. Most of its objects allow
-# nothing else.
+# The used part of the schema of chart 1.13.27. Most of its objects allow
+# no other fields.
 POD = {"image", "podSecurityContext", "securityContext", "resources", "volumes", "volumeMounts"}
 CHART: Mapping[str, set[str]] = {
     "global": {"postgresqlSecretName", "dagsterHome"},

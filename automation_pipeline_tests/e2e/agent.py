@@ -1,6 +1,5 @@
-"""An agent in sixty lines, run by the tests as a process: AGENT_API, AGENT_TOKEN and AGENT_HOST say
-where and for whom. Its work is to wait for the file AGENT_DONE. It says each step on standard
-output, and ends when nothing is left."""
+"""A minimal agent that tests run as a process. AGENT_API, AGENT_TOKEN and AGENT_HOST configure it.
+Its work waits for the file AGENT_DONE. It prints each step, and ends when no work is left."""
 
 import os
 import pathlib

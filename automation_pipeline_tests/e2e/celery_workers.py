@@ -1,5 +1,4 @@
-"""An installation whose steps are done by Celery workers: PostgreSQL, Redis, and each worker a
-family of processes."""
+"""An installation with Celery workers on PostgreSQL and Redis."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,8 +15,8 @@ AnySystem = TypeVar("AnySystem", bound=System)
 
 
 def use_celery(system: AnySystem, dagster_url: str, redis_url: str) -> AnySystem:
-    """Dagster's own storage moves to PostgreSQL too. Of Redis the system takes a database of its
-    own, emptied first."""
+    """Dagster's storage moves to PostgreSQL too. The system gets its own Redis database, emptied
+    first."""
     broker = f"{redis_url.rpartition('/')[0]}/9"
     redis.Redis.from_url(broker).flushdb()
     system.environment |= {
@@ -42,7 +41,7 @@ def celery_system(
 
 @contextmanager
 def worker(system: System, name: str, *words: str) -> Generator[psutil.Process]:
-    """Steps wait in the queue, so there is no need to wait for the worker."""
+    """Does not wait until the worker is ready, because steps wait in the queue."""
     command = [str(BIN / "automation"), "worker", "--name", f"{name}@%h", *words]
     with system.running(*command, log=f"{name}.log") as process:
         yield psutil.Process(process.pid)

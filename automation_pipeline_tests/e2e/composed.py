@@ -1,5 +1,5 @@
-"""docker/compose.yaml as a container engine reads it: of each service the command, the environment
-and the health."""
+"""Reads docker/compose.yaml as a container engine does: the command, environment and health check
+of each service."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 class NotSetError(Exception):
-    """A variable without which nothing may be started."""
+    """A required variable is not set."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Service:
 
     @property
     def mounts(self) -> Mapping[str, str | None]:
-        """Where it may write, without the first slash, and the volume that is there; None where it
-        is memory."""
+        """The writable folders without the first slash, each with its volume, or None for a folder
+        in memory."""
         volumes = [
             volume.split(":")
             for volume in self.document.get("volumes", ())
@@ -73,7 +73,7 @@ class Service:
 
     @property
     def waits_for(self) -> Mapping[str, str]:
-        """Other services, and the condition in which they must be."""
+        """The services on which this one depends, and their required conditions."""
         return {
             name: wanted["condition"]
             for name, wanted in self.document.get("depends_on", {}).items()
@@ -81,8 +81,8 @@ class Service:
 
 
 def services(variables: Mapping[str, str]) -> Mapping[str, Service]:
-    """With the variables as .env holds them, which services with `env_file` get besides their
-    own."""
+    """The services, with the variables of .env. Services with `env_file` also have them in their
+    environment."""
     written = document(variables)["services"]
     return {
         name: Service(name, _with_env_file(service, variables)) for name, service in written.items()

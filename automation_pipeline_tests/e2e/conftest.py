@@ -1,5 +1,4 @@
-"""Servers that the stories share, one set for each worker of the suite: how to write a story is in
-README.md."""
+"""Servers that tests share, one set per pytest worker. README.md describes how to write a test."""
 
 import shutil
 import subprocess
@@ -25,8 +24,7 @@ NewSystem = Callable[..., Installation]
 
 @pytest.fixture(scope="session")
 def provider() -> Generator[str]:
-    """The simulator that stories share. Nobody resets it: a fault names the item that it
-    strikes."""
+    """The shared simulator. It is never reset, so each fault names the item that it concerns."""
     with running_simulator(
         "--exact", "--fiches-per-day", str(FICHES_PER_DAY), "--latency", "0.01"
     ) as url:
@@ -35,7 +33,7 @@ def provider() -> Generator[str]:
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite database that `automation db upgrade` has made, to be copied."""
+    """A migrated SQLite database, which tests copy."""
     folder = tmp_path_factory.mktemp("migrated")
     path = folder / "automation.db"
     upgrade(f"sqlite:///{path}", folder)
@@ -44,7 +42,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def migrated_database(folder: Path, kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of a database of its own."""
+    """The URL of a migrated database for one test."""
     if kind == "sqlite":
         shutil.copy(request.getfixturevalue("migrated"), folder / "automation.db")
         yield f"sqlite:///{folder}/automation.db"
@@ -58,11 +56,11 @@ def migrated_database(folder: Path, kind: str, request: pytest.FixtureRequest) -
 def installation(
     tmp_path_factory: pytest.TempPathFactory, provider: str, request: pytest.FixtureRequest
 ) -> Generator[Installation]:
-    """Daemon, code server and API at work, with one automatic audit configuration of five steps."""
+    """A running daemon, code server and API with one automatic audit configuration of five steps."""
     folder = tmp_path_factory.mktemp("installation")
     with (
         migrated_database(folder, environ.get("DB", "sqlite"), request) as url,
-        Installation(folder, url, provider).at_work() as shared,
+        Installation(folder, url, provider).serving() as shared,
     ):
         shared.automation("audit-configs", "import", str(FIVE_STEPS))
         yield shared
@@ -73,8 +71,7 @@ def installation(
 def new_system(
     tmp_path: Path, provider: str, request: pytest.FixtureRequest
 ) -> Iterator[NewSystem]:
-    """Makes an installation that is the story's own, without processes: for what would disturb
-    others."""
+    """Creates an installation without processes for one test, which may disturb others."""
     made: list[Installation] = []
     with ExitStack() as databases:
 
@@ -92,7 +89,7 @@ def new_system(
 
 @pytest.fixture(scope="session")
 def days() -> Iterator[date]:
-    """Days that no other story of this worker uses."""
+    """Days that no other test of this worker uses."""
     return (FIRST_DAY + timedelta(days=number) for number in count())
 
 
@@ -103,8 +100,8 @@ def day(days: Iterator[date]) -> date:
 
 @pytest.fixture
 def fiches(day: date) -> tuple[Fiche, ...]:
-    """All fiches of the story's own day: most are ordinary, the others are listed in the
-    simulator's `Kind`."""
+    """All fiches of a day that only this test uses. Most are ordinary; the simulator's `Kind` lists
+    the others."""
     return World(7, FICHES_PER_DAY, vary=False).day(day)
 
 

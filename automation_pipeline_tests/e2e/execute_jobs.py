@@ -1,5 +1,5 @@
-"""Executes several `dagster` command lines in one process, which loads Dagster once: a JSON list of
-lists of words on standard input, a JSON list of exit codes as the last line of standard output."""
+"""Executes several `dagster` commands in one process, which loads Dagster only once. Standard input
+is a JSON list of commands; the last line of standard output is a JSON list of exit codes."""
 
 import json
 import sys

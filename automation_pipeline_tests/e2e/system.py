@@ -1,8 +1,9 @@
-"""An installation as its users have it: a folder, a database, settings, and the processes that a
-test starts and ends.
+"""An installation as users have it: a folder, a database, settings, and processes that a test
+starts and ends.
 
-Nothing here imports the package under test: a story uses the command line, the HTTP API, `dagster
-job execute`, files, and SQL by the table names of CONTRACT 5."""
+This module does not import the package. Tests use the command line, the HTTP API, `dagster job
+execute`, files, and SQL with the table names of CONTRACT 5.
+"""
 
 import json
 import os
@@ -27,13 +28,13 @@ REPOSITORY = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 MODULE = "automation_pipeline.definitions"
 TOKEN = "a-machine-token-of-the-tests"
-# Enough for any whole process: each loads Dagster first, and the machine may have other work.
-PATIENCE = 240.0
+# Enough for every process on a busy machine; each loads Dagster first.
+TIMEOUT_SECONDS = 240.0
 LOOK_EVERY_SECONDS = 0.1
 API_SAYS = "api listening on "
-# Lengths that are minutes in production: a lost process is noticed within seconds, and sensors look
+# Short intervals, which are minutes in production: a lost process is found within seconds, and sensors run
 # every five seconds.
-SHORT_LENGTHS = {
+SHORT_INTERVALS = {
     "AUTOMATION_HEARTBEAT_SECONDS": "1",
     "AUTOMATION_LOST_AFTER_SECONDS": "10",
     "AUTOMATION_SENSOR_MAX_INTERVAL_SECONDS": "5",
@@ -48,7 +49,7 @@ SHORT_LENGTHS = {
 
 
 def providers(url: str) -> dict[str, str]:
-    """The simulator at this address is every external system, without caps."""
+    """The simulator at this URL replaces all external systems, without rate limits."""
     return {
         "FICHE_API_BASE_URL": url,
         "FICHE_API_AUTH_TOKEN": simulator_control.TOKEN,
@@ -71,8 +72,8 @@ def providers(url: str) -> dict[str, str]:
 
 
 class System:
-    """An installation whose database exists and is migrated. `variables` are added to its
-    environment; an empty one counts as unset."""
+    """An installation with a migrated database. `variables` are added to its environment; an empty
+    value unsets a variable."""
 
     def __init__(self, folder: Path, database_url: str, provider: str, **variables: str) -> None:
         self.folder = folder
@@ -87,13 +88,14 @@ class System:
             "DATABASE_URL": database_url,
             "API_AUTH_TOKENS": TOKEN,
             "AUTOMATION_REPORTS_DIR": str(folder / "reports"),
-            **SHORT_LENGTHS,
+            **SHORT_INTERVALS,
             **providers(provider),
             **variables,
         }
 
     def configure_dagster(self, more: str = "") -> None:
-        """As in the repository, except that Dagster looks after its runs every three seconds."""
+        """Like the configuration in the repository, but Dagster monitors its runs every three
+        seconds."""
         configured, slow = (REPOSITORY / "dagster.yaml").read_text(), "poll_interval_seconds: 15"
         assert slow in configured
         (self.home / "dagster.yaml").write_text(
@@ -103,7 +105,7 @@ class System:
     def run(
         self, *words: str, given: str | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """A command to its end, whatever that is. `variables` hold for this command only."""
+        """Run a command to its end; it may fail. `variables` apply only to this command."""
         return subprocess.run(
             words,
             env={**self.environment, **variables},
@@ -112,11 +114,11 @@ class System:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
         )
 
     def start(self, *words: str, log: str, **variables: str) -> subprocess.Popen[bytes]:
-        """A command in a process group of its own. What it prints is in the file `log` of the
+        """Start a command in its own process group. Its output goes to the file `log` in the
         folder."""
         with (self.folder / log).open("ab") as file:
             return subprocess.Popen(
@@ -129,13 +131,13 @@ class System:
             )
 
     def automation(self, *words: str, given: str | None = None) -> Any:  # Any: whatever JSON holds
-        """The JSON document of a command that must succeed."""
+        """The JSON output of a command, which must succeed."""
         ended = self.run("automation", *words, "--json", given=given)
         assert ended.returncode == 0, ended.stderr
         return json.loads(ended.stdout)
 
     def job_words(self, job: str, *more: str, **ops: Mapping[str, object]) -> list[str]:
-        """The command that executes a job, with the configuration of each of its ops."""
+        """The command that executes a job with the configuration of its ops."""
         config = (
             {"ops": {op: {"config": dict(values)} for op, values in ops.items()}} if ops else {}
         )
@@ -146,14 +148,14 @@ class System:
     def execute(
         self, job: str, *more: str, **ops: Mapping[str, object]
     ) -> subprocess.CompletedProcess[str]:
-        """`dagster job execute`, as CI uses it."""
+        """Run `dagster job execute`."""
         return self.run(*self.job_words(job, *more, **ops))
 
     def execute_job(self, schedule_id: str) -> subprocess.CompletedProcess[str]:
         return self.execute("automation_run", open_run={"schedule_id": int(schedule_id)})
 
     def create_schedule(self, fiche_ids: Iterable[str] = (), **fields: object) -> str:
-        """One that only fetches the fiches, unless the fields say more."""
+        """By default, runs of the schedule only fetch the fiches."""
         return self.automation(
             "schedules", "create", "--file", "-", given=json.dumps(schedule(fiche_ids, **fields))
         )["id"]
@@ -162,9 +164,10 @@ class System:
         return self.automation("schedules", "run-now", schedule_id)["run_id"]
 
     def show_run(self, run_id: str) -> dict[str, Any]:
+        """With the outcomes of its fiches."""
         return self.automation("runs", "show", run_id)
 
-    def wait_for_end(self, run_id: str, seconds: float = PATIENCE) -> dict[str, Any]:
+    def wait_for_end(self, run_id: str, seconds: float = TIMEOUT_SECONDS) -> dict[str, Any]:
         self.wait_for(
             "SELECT 1 FROM automation_runs WHERE id = :id AND completed_at IS NOT NULL",
             seconds,
@@ -173,9 +176,9 @@ class System:
         return self.show_run(run_id)
 
     def wait_for(
-        self, statement: str, seconds: float = PATIENCE, **values: object
+        self, statement: str, seconds: float = TIMEOUT_SECONDS, **values: object
     ) -> list[dict[str, Any]]:
-        """Until the query finds rows; these."""
+        """Wait until the query returns rows, and return them."""
         found: list[dict[str, Any]] = []
 
         def is_found() -> bool:
@@ -186,7 +189,7 @@ class System:
         return found
 
     def sql(self, statement: str, **values: object) -> list[dict[str, Any]]:
-        """Rows of a query, or of what a statement returns, in a transaction of its own."""
+        """Execute a statement in its own transaction, and return its rows."""
         with self._engine.begin() as connection:
             result = connection.execute(
                 text(statement), {name: _id(value) for name, value in values.items()}
@@ -204,7 +207,7 @@ class System:
         self._engine.dispose()
 
     def calls(self, route: str, **wanted: str) -> Mapping[str, int]:
-        """How often the simulator was called about each item."""
+        """The number of calls of the simulator for each item."""
         answer = httpx.get(
             f"{self.provider}/_sim/calls", params=wanted, verify=simulator_control.NO_CERTIFICATES
         )
@@ -212,7 +215,7 @@ class System:
 
     @contextmanager
     def daemon(self) -> Generator[subprocess.Popen[bytes]]:
-        """Dagster's daemon with a code server of its own; all of it is killed at the end."""
+        """Run Dagster's daemon with its code server. All processes are killed at the end."""
         with self.running("dagster-daemon", "run", "-m", MODULE, log="daemon.log") as process:
             yield process
 
@@ -229,14 +232,14 @@ class System:
 
     @contextmanager
     def api(self, **variables: str) -> Generator[httpx.Client]:
-        """A client of the HTTP API, which is a process for as long as that is open."""
+        """Run the HTTP API in a process, and yield a client."""
         log = self.folder / "api.log"
         with self.running(
             str(BIN / "automation"), "api", "--port", "0", log=log.name, **variables
         ) as process:
             wait_until(
                 lambda: API_SAYS in log.read_text() or process.poll() is not None,
-                PATIENCE,
+                TIMEOUT_SECONDS,
                 every=0.1,
             )
             assert API_SAYS in log.read_text(), log.read_text()
@@ -245,23 +248,23 @@ class System:
             with httpx.Client(
                 base_url=url,
                 headers=headers,
-                timeout=PATIENCE,
+                timeout=TIMEOUT_SECONDS,
                 verify=simulator_control.NO_CERTIFICATES,
             ) as client:
                 yield client
 
 
 class Installation(System):
-    """A system with a client of its API. While that is open, schedules and runs are asked for by
-    HTTP, which takes milliseconds where a command takes two seconds."""
+    """A system with a client of its running API. It creates schedules and runs over HTTP, which is
+    much faster than a command."""
 
     http: httpx.Client | None = None
 
     @contextmanager
-    def at_work(self) -> Generator["Installation"]:
-        """Daemon, code server and API."""
+    def serving(self) -> Generator["Installation"]:
+        """Run the daemon, the code server and the API."""
         with self.daemon(), self.api() as client:
-            wait_until(lambda: client.get("/health/ready").is_success, PATIENCE, every=0.5)
+            wait_until(lambda: client.get("/health/ready").is_success, TIMEOUT_SECONDS, every=0.5)
             yield self
 
     @contextmanager
@@ -277,7 +280,7 @@ class Installation(System):
         return self.http
 
     def get(self, path: str, **wanted: object) -> Any:  # Any: whatever JSON holds
-        """The data of an answer that must be a success."""
+        """The data of the answer, which must be a success."""
         return data(
             self.client.get(path, params={name: str(value) for name, value in wanted.items()})
         )
@@ -329,7 +332,7 @@ def _id(value: object) -> object:
 
 
 def kill_tree(pid: int) -> None:
-    """SIGKILL for a process and all that came from it, as when a host is lost."""
+    """Kill a process and all its descendants with SIGKILL, like the loss of a host."""
     try:
         parent = psutil.Process(pid)
     except psutil.NoSuchProcess:

@@ -1,5 +1,5 @@
-"""The HTTP API attacked with what its own document allows: no bug, no answer that the document does
-not know."""
+"""Requests generated from the OpenAPI document: no server error, and no answer that the document
+does not describe."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ from automation_pipeline.simulator import Fiche
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
 from automation_pipeline_tests.e2e.system import BIN, TOKEN, System, data
 
-# A stream of a fiche's events has no end; both kinds of streams have tests of their own.
+# The stream of a fiche's events does not end. Other tests cover both kinds of streams.
 STREAMS = "/events$"
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"
@@ -23,8 +23,8 @@ ON CONFLICT (name) DO UPDATE SET beat_at = CURRENT_TIMESTAMP
 
 
 @contextmanager
-def as_if_a_daemon_ticked(system: System) -> Iterator[None]:
-    """The real one would begin to work on whatever the attack asks for."""
+def simulated_daemon(system: System) -> Iterator[None]:
+    """A real daemon would start the work that the generated requests file."""
     ended = threading.Event()
 
     def tick() -> None:
@@ -44,9 +44,9 @@ def as_if_a_daemon_ticked(system: System) -> Iterator[None]:
 def test_every_answer_matches_the_openapi_document(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
-    """The document's examples of each endpoint, and one generated case."""
+    """The examples in the document, and one generated request per endpoint."""
     system = new_system()
-    with system.api() as api, as_if_a_daemon_ticked(system):
+    with system.api() as api, simulated_daemon(system):
         data(api.post("/api/audit-configs/import", json=json.loads(FIVE_STEPS.read_text())))
         system.create_schedule([fiches[0].id])
         data(api.post("/api/organisations", json={"id": "acme", "name": "Acme"}))

@@ -1,5 +1,5 @@
-"""A schedule with its own key for the CRM: previewed, executed, backfilled; and what a run says
-that reads no day."""
+"""A schedule with its own CRM key: preview, run and backfill; and the report of a run that can read
+no day."""
 
 import json
 from collections.abc import Callable

@@ -1,5 +1,4 @@
-"""Steps done by Celery workers on PostgreSQL and Redis, one of which is lost in the middle of a
-run."""
+"""Steps on Celery workers with PostgreSQL and Redis. One worker is killed during a run."""
 
 from collections.abc import Iterator
 
@@ -8,7 +7,7 @@ import pytest
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.e2e.celery_workers import use_celery, worker
 from automation_pipeline_tests.e2e.conftest import FIRST_DAY, NewSystem
-from automation_pipeline_tests.e2e.system import PATIENCE, kill_tree
+from automation_pipeline_tests.e2e.system import TIMEOUT_SECONDS, kill_tree
 from automation_pipeline_tests.postgres import new_database
 from automation_pipeline_tests.simulator_control import running_simulator
 from automation_pipeline_tests.waiting import wait_until
@@ -40,7 +39,7 @@ def test_after_the_loss_of_a_worker_the_other_one_finishes_the_run(
         )
         with one as first, two as second, system.daemon():
             run_id = system.run_now(system.create_schedule(IDS))
-            wait_until(lambda: len(system.sql(FETCHED)) >= 10, 2 * PATIENCE, every=0.1)
+            wait_until(lambda: len(system.sql(FETCHED)) >= 10, 2 * TIMEOUT_SECONDS, every=0.1)
             [step, *_] = system.wait_for(
                 "SELECT worker FROM step_beats WHERE step_key LIKE 'fetch_batch%'"
             )

@@ -1,10 +1,10 @@
-"""Commands that follow work to its end, all at once, while the daemon does it."""
+"""Commands that wait for their work until the daemon has done it. All of them run concurrently."""
 
 import json
 
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests.e2e.conftest import NewSystem
-from automation_pipeline_tests.e2e.system import PATIENCE, Installation
+from automation_pipeline_tests.e2e.system import TIMEOUT_SECONDS, Installation
 
 
 def test_commands_wait_for_the_end_and_exit_with_its_status(
@@ -25,7 +25,7 @@ def test_commands_wait_for_the_end_and_exit_with_its_status(
         )
         for number, words in enumerate(commands)
     }
-    codes = {words: process.wait(PATIENCE) for words, process in started.items()}
+    codes = {words: process.wait(TIMEOUT_SECONDS) for words, process in started.items()}
     logs = {
         words: (installation.folder / f"{words[0]}-{n}.log").read_text()
         for n, words in enumerate(commands)

@@ -1,5 +1,5 @@
-"""What is deleted is never confused with what comes after it: ids, audits and events of each run
-are its own."""
+"""New objects never inherit anything from deleted ones: each run has its own ids, audits and
+events."""
 
 from automation_pipeline.simulator import Fiche, conversation
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem

@@ -1,5 +1,5 @@
-"""A technical state is never a verdict: a model that is half dead and calls without a transcript
-leave audits without a grade, which the next run finishes. Redis is dead all the time, and stops
+"""A technical state is never a verdict: a failing model and calls without a transcript leave audits
+without a grade, which the next run completes. Redis is unreachable during the whole test and blocks
 nothing."""
 
 from typing import Any
@@ -17,7 +17,7 @@ LATEST = "SELECT id, status, niveau, score_percentage, error_message FROM audits
 
 
 def retried(system: System, run_id: int) -> dict[str, Any]:
-    """The run that `runs retry` asks for, executed."""
+    """Execute the run that `runs retry` requests."""
     asked = system.automation("runs", "retry", str(run_id))
     again = int(asked["run_id"])
     [run] = system.sql("SELECT schedule_id FROM automation_runs WHERE id = :id", id=again)

@@ -1,6 +1,5 @@
-"""CONTRACT 3's table of outcomes: every job of Dagster's is executed to a good and to a bad
-business end, and its exit code is its colour. What is recorded as an outcome is green; what has no
-result is red."""
+"""The table of outcomes in CONTRACT 3: every Dagster job is executed with a successful and a
+failing result, and its exit code matches the table."""
 
 import json
 import sys
@@ -24,7 +23,7 @@ RULE = {
     "transform": {"op": "percent", "value": -10},
 }
 GREEN, RED = 0, 1
-# A title, the job, the configuration of its ops, the colour, and what else is on the command line.
+# A title, the job, the configuration of its ops, the colour, and further arguments.
 Case = tuple[str, str, Mapping[str, Mapping[str, object]], int, tuple[str, ...]]
 
 
@@ -32,8 +31,8 @@ def case(title: str, job: str, colour: int, *words: str, **ops: Mapping[str, obj
     return title, job, ops, colour, words
 
 
-def wrong_colours(system: System, *cases: Case) -> dict[str, int]:
-    """The cases whose exit code is not the one of the table, with the code."""
+def unexpected_exit_codes(system: System, *cases: Case) -> dict[str, int]:
+    """The cases whose exit code differs from the table, with the code."""
     codes = exit_codes(
         system, [system.job_words(job, *words, **ops) for _, job, ops, _, words in cases]
     )
@@ -45,7 +44,7 @@ def wrong_colours(system: System, *cases: Case) -> dict[str, int]:
 
 
 def exit_codes(system: System, commands: list[list[str]]) -> list[int]:
-    """What they print is in jobs.log."""
+    """The output of the jobs is in jobs.log."""
     ended = system.run(sys.executable, "-W", "ignore", str(SCRIPT), given=json.dumps(commands))
     (system.folder / "jobs.log").write_text(ended.stdout + ended.stderr)
     assert ended.returncode == 0, ended.stderr[-3000:]
@@ -53,7 +52,7 @@ def exit_codes(system: System, commands: list[list[str]]) -> list[int]:
 
 
 def org_run(api: httpx.Client, system: System, expected: int) -> int:
-    """The run of a job that calls the simulator and wants this status."""
+    """The run of a job that calls the simulator and requires this HTTP status."""
     call = {"url": f"{system.provider}/health", "method": "GET", "expectStatus": [expected]}
     job = data(
         api.post(
@@ -64,7 +63,7 @@ def org_run(api: httpx.Client, system: System, expected: int) -> int:
 
 
 def range_job(api: httpx.Client, day: object) -> str:
-    """A job over one day."""
+    """A fetch job for one day."""
     asked: Any = api.get(
         "/api/fiches/status/by-date-range", params={"startDate": str(day), "endDate": str(day)}
     ).json()
@@ -92,7 +91,7 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(
             fetched, unread = range_job(api, day), range_job(api, other_day)
 
         on = lambda partition: ("--tags", json.dumps({"dagster/partition": str(partition)}))  # noqa: E731
-        wrong = wrong_colours(
+        wrong = unexpected_exit_codes(
             system,
             case("completed", "automation_run", GREEN, open_run={"schedule_id": int(good)}),
             case("transcribed", "transcribe_fiche", GREEN, transcribe={"fiche_id": alone}),
@@ -127,7 +126,7 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(
             {"route": "llm.complete", "status": 503},
             *({"route": "shop.graphql", "item": product, "status": 404} for product in products),
         )
-        wrong = wrong_colours(
+        wrong = unexpected_exit_codes(
             system,
             case(
                 "failed, and recorded",
@@ -172,7 +171,7 @@ def test_the_colour_of_every_job_is_that_of_its_outcome(
 
 
 def test_a_run_config_cannot_read_a_secret_of_the_process(new_system: NewSystem) -> None:
-    """Whoever may launch a run would read it in the database and in Dagster's pages."""
+    """Otherwise, any user who may launch a run could read it in Dagster's pages."""
     system, secret = new_system(A_SECRET="73219"), {"env": "A_SECRET"}
     runs: dict[str, dict[str, dict[str, object]]] = {
         "automation_run": {"open_run": {"schedule_id": 1, "due_at": secret}},

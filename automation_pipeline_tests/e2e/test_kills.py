@@ -1,5 +1,5 @@
-"""kill -9 in every phase of a run, under Dagster's own daemon: the run ends, and finished work is
-not done again."""
+"""SIGKILL in every phase of a run under Dagster's daemon: the run ends, and finished work is not
+repeated."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -9,7 +9,7 @@ import pytest
 
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
-from automation_pipeline_tests.e2e.system import PATIENCE, System, kill, kill_tree
+from automation_pipeline_tests.e2e.system import TIMEOUT_SECONDS, System, kill, kill_tree
 from automation_pipeline_tests.simulator_control import running_simulator
 from automation_pipeline_tests.waiting import wait_until
 
@@ -28,14 +28,14 @@ ROUTES = {"crm.details": FETCHED, "speech.transcribe": TRANSCRIBED, "llm.complet
 
 
 def finished(system: System) -> Mapping[str, set[str]]:
-    """Of each provider, the work that is stored."""
+    """The stored work by provider."""
     return {route: {row["item"] for row in system.sql(query)} for route, query in ROUTES.items()}
 
 
 def run_process(system: System) -> psutil.Process:
-    """The process of the Dagster run: the oldest ancestor, below the code server, of the one that
-    sends the heartbeat. A process of a step may end while its ancestors are looked up: then the
-    next heartbeat is asked."""
+    """The process of the Dagster run: below the code server, the oldest ancestor of the process
+    that sends the heartbeat. The process of a step may end during the search; then the next
+    heartbeat is used."""
     found: list[psutil.Process] = []
 
     def is_found() -> bool:
@@ -45,7 +45,7 @@ def run_process(system: System) -> psutil.Process:
             return False
         return True
 
-    wait_until(is_found, PATIENCE, every=0.1)
+    wait_until(is_found, TIMEOUT_SECONDS, every=0.1)
     return found[-1]
 
 
@@ -67,7 +67,7 @@ def is_of(system: System, process: psutil.Process) -> bool:
 
 
 def finished_calls(system: System) -> dict[str, dict[str, int]]:
-    """Of each provider, how often it was called so far for work that is stored."""
+    """The number of calls for stored work so far, by provider."""
     stored = finished(system)
     calls = {route: system.calls(route) for route in ROUTES}
     return {route: {item: calls[route][item] for item in stored[route]} for route in ROUTES}
@@ -87,11 +87,15 @@ def test_a_run_that_loses_its_process_and_then_its_host_finishes_what_is_missing
             run_id = system.run_now(schedule_id)
             for route in ("crm.details", "speech.transcribe"):
                 wait_until(
-                    lambda route=route: len(finished(system)[route]) >= 8, PATIENCE, every=0.1
+                    lambda route=route: len(finished(system)[route]) >= 8,
+                    TIMEOUT_SECONDS,
+                    every=0.1,
                 )
                 kill(run_process(system).pid)
                 done.append(finished_calls(system))
-            wait_until(lambda: len(finished(system)["llm.complete"]) >= 8, PATIENCE, every=0.1)
+            wait_until(
+                lambda: len(finished(system)["llm.complete"]) >= 8, TIMEOUT_SECONDS, every=0.1
+            )
             process = run_process(system)
             kill_tree(daemon.pid)
             kill_tree(process.pid)

@@ -1,5 +1,4 @@
-"""Agents as they are: processes that speak HTTP, die and come back. A job ends once, whatever they
-do."""
+"""Agents as processes that use the HTTP API, die and restart. A job ends exactly once."""
 
 import os
 import re
@@ -9,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from automation_pipeline_tests.e2e.system import PATIENCE, REPOSITORY, Installation, kill
+from automation_pipeline_tests.e2e.system import REPOSITORY, TIMEOUT_SECONDS, Installation, kill
 from automation_pipeline_tests.waiting import wait_until
 
 SCRIPT = Path(__file__).with_name("agent.py")
@@ -18,7 +17,7 @@ EXPIRE = "UPDATE org_job_runs SET lease_until = '2026-01-01 00:00:00' WHERE job_
 
 
 class Host:
-    """A host of an organisation of its own with one server, and its agent."""
+    """A host with one server in its own organisation, and its agent."""
 
     def __init__(self, installation: Installation, org: str, folder: Path) -> None:
         self.installation, self.org, self.folder = installation, org, folder
@@ -82,7 +81,7 @@ def test_an_agent_that_returns_too_late_does_not_end_its_job_twice(
     )
     (tmp_path / "done").touch()
     with host.agent(SCRIPT) as process:
-        printed, _ = process.communicate(timeout=PATIENCE)
+        printed, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     assert printed.splitlines() == ["heartbeat of attempt 2", "ended as success"]
     late = installation.client.post(
         f"/api/agents/runs/{run['id']}/result",
@@ -109,7 +108,7 @@ def test_the_agent_of_the_manual_behaves_as_documented(
     with host.agent(script, AGENT_WORK=str(work)):
         wait_until(
             lambda: {host.status(good), host.status(bad)} <= {"success", "failed"},
-            PATIENCE,
+            TIMEOUT_SECONDS,
             every=0.5,
         )
     assert host.status(good) == "success"

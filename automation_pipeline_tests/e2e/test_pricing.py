@@ -1,10 +1,9 @@
-"""Pricing as people use it: a rule, a preview, a run whose worker is killed, a look at the shop, a
-rollback."""
+"""Pricing from a rule to a rollback: a preview, a run whose worker is killed, and a reconciliation."""
 
 import json
 
 from automation_pipeline_tests.e2e.conftest import NewSystem
-from automation_pipeline_tests.e2e.system import PATIENCE, kill_tree
+from automation_pipeline_tests.e2e.system import TIMEOUT_SECONDS, kill_tree
 from automation_pipeline_tests.simulator_control import (
     add_faults,
     configure_shop,
@@ -41,7 +40,7 @@ def test_prices_are_written_once_despite_a_killed_worker_and_rolled_back(
             system.post(f"/api/pricing/runs/{run['id']}/apply")
             words = system.job_words("rule_run", work_rule_run={"run_id": int(run["id"])})
             with system.running(*words, log="killed.log") as first:
-                wait_until(lambda: len(shop_totals(url)["writes"]) > 40, PATIENCE)
+                wait_until(lambda: len(shop_totals(url)["writes"]) > 40, TIMEOUT_SECONDS)
                 kill_tree(first.pid)
             ended = system.run(*words)
             assert ended.returncode == 0, ended.stderr[-3000:]

@@ -1,7 +1,5 @@
-"""docker/compose.yaml without a container engine: every service's very command and health check, as
-processes here.
-
-What of the files can be read without running anything is in test_containers.py."""
+"""docker/compose.yaml without a container engine: the commands and health checks of all services,
+executed as processes. test_containers.py checks what can be read from the files."""
 
 import os
 import re
@@ -23,14 +21,14 @@ from sqlalchemy import URL, make_url
 
 from automation_pipeline_tests import postgres
 from automation_pipeline_tests.e2e.composed import DOCKER, Service, env_file, services
-from automation_pipeline_tests.e2e.system import BIN, PATIENCE, kill_tree
+from automation_pipeline_tests.e2e.system import BIN, TIMEOUT_SECONDS, kill_tree
 from automation_pipeline_tests.services import free_port
 from automation_pipeline_tests.waiting import pause, wait_until
 
 TOKEN = "a-machine-token-of-the-tests"
 SECRETS = {"POSTGRES_PASSWORD": "not-asked-for-here", "REDIS_PASSWORD": "a-password-of-the-tests"}
 SETTINGS = {**SECRETS, **env_file(DOCKER / "demo.env"), "API_AUTH_TOKENS": TOKEN}
-# Of the suite, as everywhere: compose's own image of it could only be started by a container
+# The server of the suite, because only a container engine can start the image in compose.yaml.
 # engine.
 GIVEN = "postgres"
 PORTS = ("4000", "3000", "3002", "6379", "4010")
@@ -41,9 +39,9 @@ TOOLS = (
 )
 
 
-class Here:
-    """This machine instead of the containers'. All that is written otherwise than in docker/ is in
-    `moved`, `environment` and `on_our_server`."""
+class LocalServices:
+    """Runs services on this machine instead of in containers. Only `localised`, `environment` and
+    `with_local_postgres` change what docker/ specifies."""
 
     def __init__(self, root: Path, database_url: str) -> None:
         self.root = root
@@ -57,8 +55,9 @@ class Here:
         self.prepared_paths: set[Path] = set()
         self.healthy: set[str] = set()
 
-    def moved(self, text: str, host: str) -> str:
-        """Ports, names of hosts, and folders: last, for their new names may look like anything."""
+    def localised(self, text: str, host: str) -> str:
+        """Replace ports, host names and folders. Folders come last, because their new names may
+        contain anything."""
         text = re.sub(rf"\b({'|'.join(PORTS)})\b", lambda found: self.ports[found[0]], text)
         text = re.sub(
             r"\b(redis|simulator)(?=:\d)|(?<=host: )code\b|\b0\.0\.0\.0\b", "127.0.0.1", text
@@ -70,7 +69,7 @@ class Here:
         )
 
     def environment(self, service: Service, host: str) -> dict[str, str]:
-        """What the image and the engine set, and the service's own. PostgreSQL is reached by its
+        """The variables of the image, the engine and the service. PostgreSQL is reached through its
         socket."""
         return {
             "PATH": os.pathsep.join([*map(str, TOOLS), os.environ["PATH"]]),
@@ -83,16 +82,16 @@ class Here:
             "HOSTNAME": host,
             "PGHOST": str(self.database.query.get("host") or self.database.host),
             "PGPORT": str(self.database.port or 5432),
-            **{name: self.moved(value, host) for name, value in service.environment.items()},
+            **{name: self.localised(value, host) for name, value in service.environment.items()},
             **{
-                name: self.on_our_server(url)
+                name: self.with_local_postgres(url)
                 for name, url in service.environment.items()
                 if "@postgres:" in url
             },
         }
 
-    def on_our_server(self, written: str) -> str:
-        """With the driver and the options as they are written."""
+    def with_local_postgres(self, written: str) -> str:
+        """The database URL with the original driver and options."""
         url = make_url(written)
         url_of_database = self.database.set(drivername=url.drivername).update_query_dict(url.query)
         return url_of_database.render_as_string(hide_password=False)
@@ -105,7 +104,7 @@ class Here:
         )
 
     def start(self, name: str) -> None:
-        """After what it waits for, as compose does it."""
+        """Wait for the dependencies of the service first, like compose."""
         if name in {service.name for service, _, _ in self.running}:
             return
         service = self.services[name]
@@ -118,10 +117,10 @@ class Here:
                 self.start_one(service, host)
 
     def start_one(self, service: Service, host: str) -> None:
-        self.furnish(service, host)
+        self.create_folders(service, host)
         with (self.root / f"{host}.log").open("wb") as log:
             process = subprocess.Popen(
-                [self.moved(word, host) for word in service.command],
+                [self.localised(word, host) for word in service.command],
                 env=self.environment(service, host),
                 cwd=self.root / host / "var/lib/automation",
                 stdout=log,
@@ -130,15 +129,15 @@ class Here:
             )
         self.running.append((service, host, process))
         if service.ends_by_itself:
-            assert process.wait(PATIENCE) == 0, (self.root / f"{host}.log").read_text()
+            assert process.wait(TIMEOUT_SECONDS) == 0, (self.root / f"{host}.log").read_text()
 
-    def furnish(self, service: Service, host: str) -> None:
-        """Folders as the image has them, with the volumes and what is in memory."""
+    def create_folders(self, service: Service, host: str) -> None:
+        """Create the folders of the image, with the volumes and the folders in memory."""
         for folder in ("tmp", "opt/dagster", "var/lib/automation"):
             (self.root / host / folder).mkdir(parents=True)
         for name in ("dagster.yaml", "workspace.yaml"):
             (self.root / host / "opt/dagster" / name).write_text(
-                self.moved((DOCKER / name).read_text(), host)
+                self.localised((DOCKER / name).read_text(), host)
             )
         for place, volume in service.mounts.items():
             folder = self.root / host / place
@@ -149,8 +148,8 @@ class Here:
                 folder.symlink_to(self.root / "volumes" / volume)
         self.prepared_paths |= {*(self.root / host).rglob("*")}
 
-    def written_where_it_is_read_only(self) -> set[str]:
-        """Files and folders that a container could not have made."""
+    def writes_outside_volumes(self) -> set[str]:
+        """Files and folders that a container could not create."""
         return {
             str(path.relative_to(self.root))
             for service, host, _ in self.running
@@ -163,18 +162,17 @@ class Here:
             return
         self.healthy.add(name)
         for host in hosts(self.services[name]):
-            wait_until(partial(self.is_healthy, self.services[name], host), PATIENCE)
+            wait_until(partial(self.is_healthy, self.services[name], host), TIMEOUT_SECONDS)
 
     def is_healthy(self, service: Service, host: str) -> bool:
-        """Asked of the service's very health check; a process that has ended will not become
-        healthy."""
+        """By the health check of the service. Fails if the process has ended."""
         ended = [
             process.returncode
             for _, name, process in self.running
             if name == host and process.poll() is not None
         ]
         assert ended == [], (self.root / f"{host}.log").read_text()[-4000:]
-        words = [self.moved(word, host) for word in service.health or ()]
+        words = [self.localised(word, host) for word in service.health or ()]
         looked = subprocess.run(
             words, env=self.environment(service, host), capture_output=True, check=False
         )
@@ -183,7 +181,8 @@ class Here:
         return looked.returncode == 0
 
     def stop(self) -> Mapping[str, int]:
-        """As `docker compose stop`: who waits for others goes first. Exit codes by host."""
+        """Like `docker compose stop`: dependent services stop first. Returns the exit codes by
+        host."""
         codes: dict[str, int] = {}
         for service, host, process in reversed(self.running):
             family = (
@@ -205,12 +204,12 @@ def hosts(service: Service) -> Sequence[str]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, postgres_server: str) -> Iterator[Here]:
+def here(tmp_path: Path, postgres_server: str) -> Iterator[LocalServices]:
     with ExitStack() as stack:
         url = stack.enter_context(postgres.new_database(postgres_server))
         with psycopg.connect(url) as connection:
             connection.execute((DOCKER / "postgres/dagster.sql").read_bytes())
-        host = Here(tmp_path, url)
+        host = LocalServices(tmp_path, url)
         yield host
         for _, _, process in host.running:
             kill_tree(process.pid)
@@ -218,7 +217,7 @@ def here(tmp_path: Path, postgres_server: str) -> Iterator[Here]:
 
 
 def test_the_composed_system_runs_an_automation_on_its_workers_and_stops_in_time(
-    here: Here,
+    here: LocalServices,
 ) -> None:
     for name in here.services:
         here.start(name)
@@ -237,17 +236,17 @@ def test_the_composed_system_runs_an_automation_on_its_workers_and_stops_in_time
     assert run["successfulFiches"] > 0
     assert run["transcriptionsRun"] > 0
     assert steps_by_worker(here).keys() <= {"steps@worker-1", "steps@worker-2"}
-    # Two batches of each kind, and four steps before and after them.
+    # Two batches of each kind, and four other steps.
     assert sum(steps_by_worker(here).values()) >= 6
 
     codes = here.stop()
     assert codes == dict.fromkeys(codes, 0)
     assert len(codes) == len(here.services)  # PostgreSQL was given, and there are two workers
-    assert here.written_where_it_is_read_only() == set()
+    assert here.writes_outside_volumes() == set()
 
 
-def run_now(here: Here, fiches: int) -> dict:
-    """The ended run, from the API."""
+def run_now(here: LocalServices, fiches: int) -> dict:
+    """The run after its end, from the API."""
     with here.api as api:
         schedule = {
             "name": "In production",
@@ -267,12 +266,12 @@ def run_now(here: Here, fiches: int) -> dict:
         def shown() -> dict:
             return api.get(f"/api/automation/runs/{run_id}").raise_for_status().json()["data"]
 
-        wait_until(lambda: shown()["completedAt"] is not None, PATIENCE)
+        wait_until(lambda: shown()["completedAt"] is not None, TIMEOUT_SECONDS)
         return shown()
 
 
-def steps_by_worker(here: Here) -> Mapping[str, int]:
-    """As Dagster has noted it in its schema."""
+def steps_by_worker(here: LocalServices) -> Mapping[str, int]:
+    """From Dagster's tables."""
     result = "SELECT event FROM dagster.event_logs WHERE event LIKE '%in celery worker%'"
     with psycopg.connect(here.database.render_as_string(hide_password=False)) as connection:
         events = [row[0] for row in connection.execute(result)]

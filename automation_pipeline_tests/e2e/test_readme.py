@@ -1,5 +1,5 @@
-"""README's blocks, verbatim and in order, as a stranger pastes them: in one shell, in a clone, on
-the default ports."""
+"""Executes the blocks of README verbatim and in order: in one shell, in a clone, on the default
+ports."""
 
 import fcntl
 import json
@@ -17,18 +17,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from automation_pipeline_tests.e2e.system import BIN, PATIENCE, REPOSITORY, kill_tree
+from automation_pipeline_tests.e2e.system import BIN, REPOSITORY, TIMEOUT_SECONDS, kill_tree
 
 README = REPOSITORY / "README.md"
 PORTS = {4010: "the simulator", 3000: "Dagster's UI", 3002: "the HTTP API"}
-# What is not run here, by its first line: it needs systems of the reader's own, or a container
+# First lines of blocks that are not executed, because they need external systems or a container
 # engine.
 NOT_RUN = [
     "export FICHE_API_BASE_URL=https://crm.example.net FICHE_API_AUTH_TOKEN=...   # your CRM gateway",
     "cd docker && cp .env.example .env      # two passwords, and your providers",
 ]
 OF_THE_SHELL = ("PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER")
-# What the shell does at a terminal: a process in the background is a job with signals of its own. A
+# Like a shell at a terminal: a background process is a job with its own signals. A
 # failure ends it.
 AT_A_TERMINAL = "set -o monitor -o errexit -o pipefail"
 
@@ -41,7 +41,7 @@ def blocks(info: str) -> list[str]:
 
 @contextmanager
 def default_ports() -> Iterator[None]:
-    """One README at a time on this machine, and nothing else on its ports."""
+    """Only one such test may run on this machine, and nothing else may use the ports."""
     with (Path(tempfile.gettempdir()) / "automation-readme.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for port, what in PORTS.items():
@@ -58,8 +58,8 @@ def default_ports() -> Iterator[None]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The files under version control, with the environment of the tests, which has what
-    requirements.lock pins."""
+    """The files under version control, with the environment of the tests, which has the pins of
+    requirements.lock."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=REPOSITORY,
@@ -108,7 +108,7 @@ def test_the_tour_ends_as_the_readme_states(clone: Path) -> None:
             start_new_session=True,
         )
         try:
-            ended = shell.wait(4 * PATIENCE)
+            ended = shell.wait(4 * TIMEOUT_SECONDS)
         finally:
             left = [process for process in psutil.process_iter() if is_of(clone, process)]
             kill_tree(shell.pid)

@@ -15,13 +15,13 @@ import pytest
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests import simulator_control
 from automation_pipeline_tests.e2e.conftest import NewSystem
-from automation_pipeline_tests.e2e.system import PATIENCE, System, kill_tree
+from automation_pipeline_tests.e2e.system import TIMEOUT_SECONDS, System, kill_tree
 from automation_pipeline_tests.simulator_control import running_simulator
 from automation_pipeline_tests.waiting import wait_until
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Keeps the bodies that it receives in the list of its server."""
+    """Stores the received bodies in a list of its server."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -93,11 +93,11 @@ def test_undelivered_notifications_of_job_execute_wait_for_the_relay(
             system.automation("outbox", "relay", "--once")
             return "automation.run.completed" in published(provider)
 
-        wait_until(is_relayed, PATIENCE)
+        wait_until(is_relayed, TIMEOUT_SECONDS)
 
 
 def dagster_states(system: System) -> list[tuple[str, str]]:
-    """Dagster's own rows of runs, oldest first."""
+    """The statuses of Dagster's runs, oldest first."""
     rows = sqlite3.connect(f"{system.home}/history/runs.db").execute(
         "SELECT run_id, status FROM runs ORDER BY id"
     )
@@ -109,7 +109,7 @@ OPS = ("open_run", "select_fiches", "fetch_batch", "settle_fetch")
 
 
 def has_reached(system: System, run_id: str, status: str, moment: str) -> bool:
-    """Whether a Dagster run has that state, or an op of that name has started in it."""
+    """Whether a Dagster run has this status, or an op with this name has started in it."""
     if moment in STATES:
         return status in STATES[STATES.index(moment) :]
     events = sqlite3.connect(f"file:{system.home}/history/runs/{run_id}.db?mode=ro", uri=True)
@@ -117,9 +117,9 @@ def has_reached(system: System, run_id: str, status: str, moment: str) -> bool:
     return bool(events.execute(query, (f"{moment}%",)).fetchone())
 
 
-def lose_host_at(system: System, moment: str) -> None:
-    """A daemon, killed with all its children the moment a new Dagster run reaches that, or is found
-    beyond it."""
+def kill_host_at(system: System, moment: str) -> None:
+    """Run a daemon, and kill it with all its children when a new Dagster run reaches this point, or
+    has passed it."""
     known = len(dagster_states(system)) if (system.home / "history" / "runs.db").exists() else 0
 
     def is_reached() -> bool:
@@ -129,7 +129,7 @@ def lose_host_at(system: System, moment: str) -> None:
             return False
 
     with system.daemon() as daemon:
-        wait_until(is_reached, PATIENCE, every=0.001)
+        wait_until(is_reached, TIMEOUT_SECONDS, every=0.001)
         kill_tree(daemon.pid)
 
 
@@ -146,11 +146,13 @@ def test_a_run_whose_host_is_lost_again_and_again_ends_with_an_outcome_per_fiche
     ids = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY][:3]
     run_id = System.run_now(system, System.create_schedule(system, ids))
     for moment in moments:
-        lose_host_at(system, moment)
+        kill_host_at(system, moment)
     with system.daemon():
         run = system.wait_for_end(run_id)
         ended = {"FAILURE", "SUCCESS"}
-        wait_until(lambda: {status for _, status in dagster_states(system)} <= ended, PATIENCE)
+        wait_until(
+            lambda: {status for _, status in dagster_states(system)} <= ended, TIMEOUT_SECONDS
+        )
     assert run["status"] == "completed"
     assert [fiche["ficheId"] for fiche in run["fiches"]] == ids
     assert run["selectedFiches"] == run["successfulFiches"] == len(ids)
@@ -175,7 +177,7 @@ def test_a_killed_job_execute_does_not_block_its_schedule_and_a_daemon_takes_it_
             return str(row["id"])
 
         lost = execute_and_kill()
-        wait_until(lambda: system.execute_job(schedule_id).returncode == 0, PATIENCE)
+        wait_until(lambda: system.execute_job(schedule_id).returncode == 0, TIMEOUT_SECONDS)
         assert system.show_run(lost)["status"] == "failed"
         assert "was lost" in system.show_run(lost)["errorMessage"]
 

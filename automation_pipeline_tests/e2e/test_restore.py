@@ -1,19 +1,18 @@
-"""A copy made in the middle of a run, put back after everything was lost: the run ends, and can be
-done again."""
+"""A backup made during a run is restored after the loss of everything else: the run ends, and can
+be repeated."""
 
 from automation_pipeline.simulator import Fiche, Kind
 from automation_pipeline_tests.e2e.conftest import NewSystem
 from automation_pipeline_tests.simulator_control import add_faults, clear_faults, running_simulator
 
-# Two heartbeats and a few rounds of the watchdog.
+# Two heartbeats and a few passes of the watchdog.
 LOST = {"AUTOMATION_HEARTBEAT_SECONDS": "0.5", "AUTOMATION_LOST_AFTER_SECONDS": "5"}
 
 
 def test_a_run_that_was_backed_up_while_running_ends_and_is_repeated(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
-    """The restored DAGSTER_HOME is empty: the watchdog takes the run up again, or closes it for a
-    retry."""
+    """The restored DAGSTER_HOME is empty: the watchdog continues the run, or closes it for a retry."""
     ids = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
     with running_simulator("--exact", "--fiches-per-day", "24") as url:
         before = new_system(kind="sqlite", at=url, **LOST)

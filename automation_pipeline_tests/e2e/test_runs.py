@@ -1,4 +1,4 @@
-"""Automation runs, as people ask for them: by the HTTP API, and by `dagster job execute`."""
+"""Automation runs, requested over the HTTP API and with `dagster job execute`."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ with DagsterInstance.get() as instance:
 def test_a_day_is_selected_fetched_transcribed_and_audited(
     installation: Installation, fiches: tuple[Fiche, ...]
 ) -> None:
-    """The daemon does it; every fiche ends with one outcome, and no provider is asked twice for the
+    """Under the daemon, every fiche ends with one outcome, and no provider gets two calls for the
     same work."""
     ids = [fiche.id for fiche in fiches]
     schedule_id = installation.create_schedule(ids, runTranscription=True, runAudits=True)
@@ -61,8 +61,8 @@ def test_a_day_is_selected_fetched_transcribed_and_audited(
 def test_runs_that_do_not_complete_end_with_the_reason(
     installation: Installation, fiches: tuple[Fiche, ...]
 ) -> None:
-    """At once: a fiche that the CRM refuses, an empty selection, an inactive schedule, a run
-    terminated in Dagster."""
+    """Concurrently: a fiche that the CRM refuses, an empty selection, an inactive schedule, and a
+    run that is terminated in Dagster."""
     refused, fine, *slow = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]
     add_faults(
         installation.provider,
@@ -132,7 +132,7 @@ def test_steps_in_processes_on_postgresql_work_under_one_correlation_id(
 
 
 def json_lines(system: System, printed: str) -> Iterator[dict[str, Any]]:
-    """From the terminal, and from the files in which Dagster keeps what steps print."""
+    """The lines on the terminal, and in Dagster's files with the output of steps."""
     kept = [path.read_text() for path in system.home.rglob("*.err")]
     for line in "\n".join([printed, *kept]).splitlines():
         if line.startswith("{"):

@@ -1,14 +1,14 @@
-"""`make survive` in short: a whole installation under a few faults. Its run ends by itself, with
-one row per fiche and nothing left behind, and finished work is not asked for again."""
+"""A short `make survive`: a whole installation with a few faults. Its run ends by itself with one
+row per fiche, nothing is left behind, and finished work is not repeated."""
 
 from pathlib import Path
 
-from automation_pipeline_tests.e2e.system import PATIENCE
+from automation_pipeline_tests.e2e.system import TIMEOUT_SECONDS
 from automation_pipeline_tests.survival.plan import Fault, Kind, Profile, Round
 from automation_pipeline_tests.survival.rounds import Player
 from automation_pipeline_tests.survival.world import World
 
-# The last one comes when most of the work is done, so the run is over soon after it.
+# The last fault is injected when most of the work is done, so the run ends soon after it.
 FAULTS = [
     Fault(Kind.RUN_WORKER, at=3, seconds=0, chance=0),
     Fault(Kind.API, at=14, seconds=0.5, chance=0),
@@ -19,6 +19,6 @@ FAULTS = [
 def test_a_run_survives_a_killed_worker_a_killed_api_and_a_full_disk(tmp_path: Path) -> None:
     log: list[str] = []
     with World(tmp_path, Profile.EMBEDDED, "in_process") as world:
-        outcome = Player(world, log.append, PATIENCE).play(Round(1, FAULTS))
+        outcome = Player(world, log.append, TIMEOUT_SECONDS).play(Round(1, FAULTS))
     assert outcome.violations == [], log
     assert [one.kind for one in outcome.injected] == [fault.kind for fault in FAULTS]

@@ -1,4 +1,4 @@
-"""`automation fiches sync` against a CRM that misbehaves, two commands at once."""
+"""Two concurrent `automation fiches sync` commands with a CRM that fails."""
 
 from datetime import date, timedelta
 
@@ -6,7 +6,7 @@ import httpx
 
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.e2e.conftest import NewSystem
-from automation_pipeline_tests.e2e.system import PATIENCE
+from automation_pipeline_tests.e2e.system import TIMEOUT_SECONDS
 from automation_pipeline_tests.simulator_control import (
     NO_CERTIFICATES,
     add_faults,
@@ -45,7 +45,7 @@ def test_two_synchronisations_at_once_leave_every_fiche_correct_despite_faults(
         system = new_system(at=url, FICHE_FETCH_CONCURRENCY="20", FICHE_API_TIMEOUT_SECONDS="2")
         both = [system.start(*COMMAND, log=f"sync-{number}.log") for number in range(2)]
         for process in both:
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
         for _ in range(
             3
         ):  # what failed three times in a row is tried again by repeating the command

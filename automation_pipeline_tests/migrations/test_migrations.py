@@ -1,5 +1,5 @@
-"""An empty database becomes what the tables modules say, on both databases, whoever upgrades it and
-how often."""
+"""Upgrading an empty database creates what the tables modules declare, on both databases, also
+concurrently and repeatedly."""
 
 import ast
 import sqlite3
@@ -24,7 +24,7 @@ from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.storage.processes import look_in, upgrade
 
 NEWEST = migrations.revisions()[-1]
-# What a schema consists of, in the words of each database.
+# Queries for the parts of a schema, by database.
 CATALOGUE = {
     "sqlite": "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE '%alembic_version%'",
     "postgresql": """
@@ -68,7 +68,7 @@ def differences(database: Database) -> list[object]:
 def catalogue(database: Database) -> set[tuple[str, str, str]]:
     with database.engine.connect() as connection:
         rows = connection.execute(text(CATALOGUE[database.dialect])).tuples().all()
-    # The order of constraints in a statement means nothing.
+    # The order of constraints in a statement has no meaning.
     defined = {
         (kind, name, " ".join(sorted((sql or "").replace(",", " ").split())))
         for kind, name, sql in rows
@@ -98,7 +98,7 @@ def test_the_initial_revision_matches_its_generator() -> None:
 
 
 def test_ids_of_deleted_rows_are_not_used_again(tmp_path: Path) -> None:
-    """Keys of events, requests and Dagster runs are built on ids, and outlive the rows."""
+    """Keys of events, requests and Dagster runs contain ids, and outlive the rows."""
     database = Database(f"sqlite:///{tmp_path}/new.db")
     migrations.upgrade(database)
     inspector = inspect(database.engine)
@@ -123,7 +123,7 @@ def test_processes_that_upgrade_an_empty_database_at_once_all_succeed(
 
 
 def test_processes_that_open_a_new_sqlite_file_at_once_all_succeed(tmp_path: Path) -> None:
-    """The first of them switches the file to its write-ahead log, for which SQLite itself does not
+    """The first one switches the file to its write-ahead log, for which SQLite itself does not
     wait."""
     for number in range(15):
         run_in_processes(look_in, *[(f"sqlite:///{tmp_path}/{number}.db",)] * PROCESS_COUNT)

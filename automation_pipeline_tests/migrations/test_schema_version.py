@@ -1,4 +1,4 @@
-"""How far a database may be from this version, and what is said of it."""
+"""The difference between the revisions of a database and of this version, and its message."""
 
 from automation_pipeline.migrations.schema_version import SchemaVersion
 from automation_pipeline_tests.cases import every_case

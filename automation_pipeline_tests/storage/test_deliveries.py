@@ -1,4 +1,4 @@
-"""The delivery loop attempts every claimed delivery, also if recording one of them fails."""
+"""The delivery loop tries every claimed delivery, even if recording one of them fails."""
 
 import asyncio
 from collections.abc import Sequence

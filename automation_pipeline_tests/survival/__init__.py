@@ -1,3 +1,5 @@
-"""`make survive`: whole installations under seeded faults. `plan` says what happens when, `world`
-is what it happens to, `strikes` does it, `checks` looks at what is left; `__main__` is the command.
+"""`make survive`: injects seeded faults into whole installations.
+
+`plan` draws the faults and their times, `world` runs an installation, `injection` injects a fault,
+and `checks` examines the result. `__main__` is the command.
 """

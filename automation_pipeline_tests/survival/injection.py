@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from automation_pipeline_tests.e2e.system import PATIENCE, kill
+from automation_pipeline_tests.e2e.system import TIMEOUT_SECONDS, kill
 from automation_pipeline_tests.survival.clock import shift_clock
 from automation_pipeline_tests.survival.plan import Fault, Kind
 from automation_pipeline_tests.survival.progress import (
@@ -58,7 +58,7 @@ class Injection:
             found.extend([process] if process else [])
             return bool(found) or has_ended(self.world.database, self.run_id)
 
-        wait_until(worker_is_known, PATIENCE)
+        wait_until(worker_is_known, TIMEOUT_SECONDS)
         if not found:
             raise NoTargetError
         return found[0]
@@ -128,7 +128,7 @@ def _kill_api(injection: Injection) -> Repair:
 
     def start() -> None:
         injection.world.start_role("api")
-        wait_until(injection.world.answers, PATIENCE)
+        wait_until(injection.world.answers, TIMEOUT_SECONDS)
 
     return start
 

@@ -15,7 +15,13 @@ from automation_pipeline import migrations
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests import simulator_control
 from automation_pipeline_tests.clients.receiver import receiver
-from automation_pipeline_tests.e2e.system import PATIENCE, REPOSITORY, System, kill, kill_tree
+from automation_pipeline_tests.e2e.system import (
+    REPOSITORY,
+    TIMEOUT_SECONDS,
+    System,
+    kill,
+    kill_tree,
+)
 from automation_pipeline_tests.services import free_port
 from automation_pipeline_tests.survival.disk import Disk
 from automation_pipeline_tests.survival.plan import Profile
@@ -135,7 +141,7 @@ class World:
             (self.folder / "workspace.yaml").write_text(f"load_from:\n  - grpc_server: {server}\n")
         for role in self.commands():
             self.start_role(role)
-        wait_until(self.answers, PATIENCE)
+        wait_until(self.answers, TIMEOUT_SECONDS)
 
     def commands(self) -> Mapping[str, list[str]]:
         """The commands that the supervisor keeps running."""

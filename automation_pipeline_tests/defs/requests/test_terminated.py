@@ -1,4 +1,4 @@
-"""The sensor `terminated_runs`: terminating a Dagster run ends the work that it was to do."""
+"""The sensor `terminated_runs`: terminating a Dagster run ends its work."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
