@@ -1,5 +1,5 @@
 # Development commands. Every target first creates the virtual environment from requirements.lock.
-.PHONY: setup demo dev test check bench bench-siblings survive mutate lock initial-migration docs golden clean
+.PHONY: setup demo dev test check fast-tests static-checks bench bench-siblings survive mutate lock initial-migration docs golden clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -44,11 +44,16 @@ dev: setup
 	@python demo/dev.py
 
 check: setup
+	@$(MAKE) --no-print-directory --jobs 2 fast-tests static-checks
+
+fast-tests:
+	@pytest -q -n 2 -m "not stored and not services and not e2e"
+
+static-checks:
 	@ruff format --check --quiet .
 	@ruff check --quiet .
 	@basedpyright --level error
 	@lint-imports --no-logo > .venv/imports.log || { cat .venv/imports.log >&2; exit 1; }
-	@pytest -q -n 2 -m "not stored and not services and not e2e"
 	@python -W ignore -m dagster definitions validate -m automation_pipeline.definitions --log-level warning
 
 test: setup
