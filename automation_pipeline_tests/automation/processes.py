@@ -33,7 +33,7 @@ class KillsProcessAfterSending:
 
 def relay_all(database_url: str, origin: str) -> int:
     with opened(database_url) as database:
-        return relay(delivery_services(client(origin)), database).messages
+        return relay(delivery_services(client(origin), attempt_seconds=30.0), database).messages
 
 
 def relay_and_die(database_url: str, origin: str, hold_seconds: float) -> None:
