@@ -223,9 +223,10 @@ def test_unknown_permissions_are_rejected_and_grant_nothing(word: str) -> None:
 
 
 def test_the_error_for_an_unknown_permission_lists_the_known_ones() -> None:
-    message = permission_error("nope")
-    assert message is not None
-    assert all(permission in message for permission in Permission)
+    assert permission_error("nope") == (
+        f"is not a permission: use {', '.join(Permission)}, alone or with .read or .write, or * for everything"
+    )
+    assert permission_error(" ") == "must not be empty"
 
 
 @given(st.lists(permission_names, min_size=1), st.sampled_from(Scope))
@@ -270,6 +271,23 @@ def test_a_minimal_token_request_is_accepted() -> None:
         Scope.ALL,
     )
     assert (request.groupes, request.crm_user_id, request.expires_in_days) == ((), None, None)
+    assert request.org_id is None
+
+
+@every_case(
+    "given",
+    [
+        {"name": "x" * 200},
+        {"permissions": ["fiches"] * 100},
+        {"scope": "GROUP", "groupes": ["x" * 200, *map(str, range(499))]},
+        {"scope": "SELF", "crmUserId": "x" * 100},
+        {"orgId": "x" * 100, "permissions": ["org-jobs"]},
+        {"expiresInDays": 1},
+        {"expiresInDays": 3650},
+    ],
+)
+def test_the_largest_values_are_accepted(given: dict[str, object]) -> None:
+    assert parse_token_request(LEAST | given)
 
 
 @every_case(
@@ -310,6 +328,18 @@ def test_a_token_may_belong_to_an_organisation(permission_names: list[str]) -> N
     [
         ({"name": " "}, "name", "must not be empty"),
         ({"name": "x" * 201}, "name", "must have at most 200 characters"),
+        ({"orgId": "x" * 101}, "orgId", "must have at most 100 characters"),
+        (
+            {"scope": "GROUP", "groupes": ["x" * 201]},
+            "groupes.0",
+            "must have at most 200 characters",
+        ),
+        ({"scope": "GROUP", "groupes": ["x"] * 501}, "groupes", "must have at most 500 entries"),
+        (
+            {"scope": "SELF", "crmUserId": "x" * 101},
+            "crmUserId",
+            "must have at most 100 characters",
+        ),
         ({"name": "a\0"}, "name", "must not hold the character NUL"),
         ({"name": None}, "name", "must be a text"),
         ({"permissions": []}, "permissions", "must not be empty"),
@@ -479,4 +509,14 @@ def test_the_error_for_excess_grants_names_the_permissions() -> None:
     request = parse_token_request({"name": "x", "permissions": ["audits.write"], "scope": "ALL"})
     assert excess_grants(request, ALL) == (
         ("permissions", "you do not have yourself: audits.write"),
+    )
+    request = parse_token_request(
+        {"name": "x", "permissions": ["audits", "fiches.write"], "scope": "ALL"}
+    )
+    assert excess_grants(request, NORTH) == (
+        ("permissions", "you do not have yourself: audits.read"),
+        ("scope", "exceeds your own scope for: fiches.read, fiches.write"),
+    )
+    assert excess_grants(request, replace(NORTH, org_id="acme")) == (
+        ("orgId", "must be 'acme', the organisation that you belong to"),
     )

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import event, select, text, update
 
-from automation_pipeline.access.models import is_token, token_hash
+from automation_pipeline.access.models import ApiToken, is_token, token_hash
 from automation_pipeline.access.tables import ApiTokenRow
 from automation_pipeline.access.tokens import (
     IssuedToken,
@@ -120,6 +120,9 @@ def test_a_token_for_an_unknown_organisation_is_rejected(
     with pytest.raises(InvalidInputError) as refused:
         create_token(ACME_TOKEN, database=database, clock=clock)
     assert refused.value.fields == (("orgId", "there is no organisation 'acme'"),)
+    with pytest.raises(InvalidInputError) as refused:
+        create_token(ACME_TOKEN, database=database, clock=clock, issuer=Caller("user:1", {}))
+    assert [field for field, _ in refused.value.fields] == ["permissions"]
     with database.reading() as session:
         assert session.scalars(select(ApiTokenRow)).all() == []
 
@@ -207,6 +210,17 @@ def test_the_last_use_is_updated_at_most_once_per_minute(
         assert last is not None
         recorded.append((last - start).total_seconds())
     assert recorded == [0, 0, 0, 60, 60, 60, 120]
+
+
+def test_a_use_that_another_process_has_recorded_is_not_recorded_again(
+    database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, start = issue(database, clock).secret, clock.now()
+    monkeypatch.setattr(ApiToken, "should_record_use", lambda *_: True)
+    for seconds, recorded in ((0, 0), (59, 0), (60, 60)):
+        now = start + timedelta(seconds=seconds)
+        assert authenticate_token(secret, database=database, now=now)
+        assert last_used_at(database) == start + timedelta(seconds=recorded)
 
 
 def test_authentication_between_two_updates_is_a_single_read(

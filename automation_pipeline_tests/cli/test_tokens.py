@@ -8,6 +8,7 @@ import pytest
 
 from automation_pipeline.access.commands import Permissions
 from automation_pipeline.access.tokens import authenticate_token
+from automation_pipeline.cli import operations
 from automation_pipeline.core.access import Action, Caller, Permission, Scope
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
@@ -88,13 +89,15 @@ def test_the_token_is_on_its_own_line_and_printed_only_on_creation(terminal: Ter
     output = terminal.run(*CREATE, "--expires-in-days", "30").out.splitlines()
     assert caller_of(terminal, output[0]) is not None
     assert output[-1] == "Keep the token: it is not shown again."
-    assert [line.split()[0] for line in output[1:-1]] == [
-        "id",
-        "name",
-        "permissions",
-        "reaches",
-        "expires",
-    ]
+    facts = dict(line.split(maxsplit=1) for line in output[1:-1])
+    [listed] = terminal.json("tokens", "list")["tokens"]
+    assert facts == {
+        "id": "1",
+        "name": "nightly",
+        "permissions": "automation.write",
+        "reaches": "every fiche",
+        "expires": listed["expiresAt"],
+    }
     for arguments in (
         ["list"],
         ["list", "--json"],
@@ -223,3 +226,36 @@ def test_a_token_belongs_to_the_named_organisation(terminal: Terminal) -> None:
         "permissions: must be enrichment, org-jobs or org-jobs.agents for a token of an organisation, not fiches"
         in error_of(terminal, 2, "create", *options, "-p", "fiches")
     )
+
+
+def test_the_list_shows_the_reach_and_state_of_each_token(terminal: Terminal) -> None:
+    for options in (
+        "-p fiches -p audits.write -s GROUP -g NORD -g SUD -n groups",
+        "-p fiches -s SELF --crm-user-id 77",
+        "-p * -s ALL -n all",
+    ):
+        create(terminal, *options.split())
+    terminal.run("tokens", "revoke", "2")
+    terminal.export(COLUMNS="200")
+    header, *rows = terminal.run("tokens", "list", "--all").out.splitlines()
+    tokens = terminal.json("tokens", "list", "--all")["tokens"]
+    assert re.split(r"  +", header.strip()) == [
+        *("id", "name", "prefix", "state", "permissions", "reaches", "expires", "last used"),
+    ]
+    prefixes = [token["prefix"] for token in tokens]
+    assert [re.split(r"  +", row.strip()) for row in rows] == [
+        ["3", "all", prefixes[0], "active", "*", "every fiche", "never", "never"],
+        ["2", "unnamed", prefixes[1], "revoked", "fiches.read", "CRM user 77", "never", "never"],
+        [
+            *("1", "groups", prefixes[2], "active", "fiches.read, audits.write"),
+            *("groups NORD, SUD", "never", "never"),
+        ],
+    ]
+
+
+def test_the_list_is_read_page_by_page(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "PAGE", 2)
+    for _ in range(5):
+        create(terminal, "-p", "fiches", "-s", "ALL")
+    listed = [token["id"] for token in terminal.json("tokens", "list")["tokens"]]
+    assert listed == ["5", "4", "3", "2", "1"]
