@@ -158,10 +158,11 @@ def _alert(
 @lru_cache(maxsize=4096)
 def _second_after(fields: TimingFields, since: datetime) -> datetime | None:
     try:
-        two = list(islice(planned_after(read_timing(fields), since), 2))
+        planned = planned_after(read_timing(fields), since)
+        second = next(islice(planned, 1, None), None)
     except InvalidInputError:  # the dispatcher reports it when it is due
         return None
-    return two[1].effective_for if len(two) > 1 else None
+    return None if second is None else second.effective_for
 
 
 def _duration(length: timedelta) -> str:

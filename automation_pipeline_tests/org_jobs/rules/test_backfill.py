@@ -78,10 +78,10 @@ def test_both_ends_are_in_the_period() -> None:
 
 
 def test_future_due_times_are_left_out() -> None:
-    assert due({"from": "2026-05-03T00:00:00Z", "until": "2026-06-01T00:00:00Z"}, timing()) == [
-        at(3),
-        at(4),
-    ]
+    period = {"from": "2026-05-03T00:00:00Z", "until": "2026-06-01T00:00:00Z"}
+    assert due(period, timing()) == [at(3), at(4)]
+    assert due(period, timing("0 10 * * *")) == [at(3, 10), NOW]
+    assert due(period, timing("1 10 * * *")) == [at(3, 10, 1)]
 
 
 def test_due_time_that_waits_for_its_window_is_left_out() -> None:

@@ -88,6 +88,32 @@ def test_misfire_policies_after_three_hours(
     assert not decision.is_cut
 
 
+GRACE = {"grace_seconds": 60}
+
+
+@every_case(
+    ("given", "now", "fires"),
+    [
+        # Within the grace time: a start more than a minute late is a catch-up.
+        ({}, at(10, 5), ["10:05 run CRON"]),
+        ({"skips_next": True}, at(10, 5), ["10:05 operator CRON"]),
+        ({"skips_next": True}, at(10, 9, 0), ["10:05 operator CATCHUP"]),
+        ({}, at(10, 10), ["10:05 misfire CRON", "10:10 run CRON"]),
+        ({}, at(10, 12), ["10:05 misfire CRON", "10:10 run CATCHUP"]),
+        # Later than the grace time.
+        (GRACE, at(10, 6, 1), ["10:05 run CATCHUP"]),
+        (GRACE, at(10, 6, 0), ["10:05 run CRON"]),
+        (GRACE | {"facts": BUSY}, at(10, 7), ["10:05 overlap CATCHUP"]),
+        (GRACE, at(10, 11), ["10:05 misfire CATCHUP", "10:10 run CATCHUP"]),
+    ],
+)
+def test_a_late_fire_is_a_catch_up(given: dict[str, Any], now: datetime, fires: list[str]) -> None:
+    decision = decide(due(timing(), **given), now)
+    assert [
+        f"{fire.scheduled_for:%H:%M} {fire.skip or 'run'} {fire.trigger}" for fire in decision.fires
+    ] == fires
+
+
 def run_until_not_due(schedule: DueOrgSchedule, now: datetime) -> list[datetime]:
     """The due times that are run until the schedule is no longer due."""
     ran: list[datetime] = []
