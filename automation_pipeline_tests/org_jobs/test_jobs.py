@@ -16,6 +16,7 @@ from automation_pipeline.org_jobs.jobs import (
 )
 from automation_pipeline.org_jobs.models.jobs import OrgJob, RetryPolicy, request_key
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS, OrgScope
+from automation_pipeline.org_jobs.organisations import create_job_type
 from automation_pipeline.org_jobs.tables import BatchRow
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.org_jobs import processes
@@ -77,6 +78,10 @@ def test_agent_job_has_a_server(data: OrgJobsData) -> None:
         "agent",
     )
     assert (job.runs[0].host_id, job.runs[0].max_attempts) == (host_id, 1)
+    own = {"name": "SERVER_RESTART", "summary": "Restart.", "limitSeconds": 60, "isMutation": False}
+    create_job_type(own, org_id=ORG, **data.context())
+    job = request(data, given)
+    assert (data.job_row(job.id).limit_seconds, data.run_row(job.id).is_mutation) == (60, False)
 
 
 @pytest.mark.parametrize(

@@ -370,6 +370,28 @@ def test_runs_do_not_expire_while_their_organisation_is_closed(
     assert reap(data) == ReapReport(expired=1)
 
 
+def test_the_expiry_in_a_closed_organisation_moves_in_steps_of_an_hour(data: OrgJobsData) -> None:
+    window = {"start": "10:00", "end": "11:00", "timezone": "UTC"}
+    plain, windowed = data.job(), data.job(start_window=window)
+    claimed, other = data.job(run={"lease_until": database_now(60.0)}), data.job(OTHER_ORG)
+    data.set_job(other, expires_at=data.now + 2 * DAY)
+    data.organisation(suspended_at=data.now)
+    jobs = (plain, windowed, claimed, other)
+    before = [data.job_row(job_id).expires_at for job_id in jobs]
+    data.advance_minutes(60)
+    data.set_job(other, expires_at=data.now + timedelta(hours=2))
+    reap(data)
+    unchanged = [data.job_row(job_id).expires_at for job_id in jobs]
+    assert unchanged == [*before[:3], data.now + timedelta(hours=2)]
+    data.advance_minutes(1)
+    reap(data)
+    assert [data.job_row(job_id).expires_at for job_id in jobs] == [
+        data.now + DAY,
+        data.now + 2 * DAY,
+        *unchanged[2:],
+    ]
+
+
 def test_claimed_run_does_not_expire(data: OrgJobsData) -> None:
     data.job(run={"lease_until": database_now(60.0)})
     data.running_job()

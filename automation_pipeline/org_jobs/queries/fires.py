@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -210,7 +210,8 @@ def add_batch(
 
 
 def get_backfill(session: Session, batch_id: int, within: OrgScope) -> Backfill:
-    [backfill] = _shown(session, [_found(session, batch_id, within)])
+    row = _found(session, _visible(batch_id, within), batch_id)
+    [backfill] = _shown(session, [row])
     return backfill
 
 
@@ -245,11 +246,12 @@ def list_backfills(  # noqa: PLR0913  what narrows the list, by name
 
 def lock_batch(session: Session, batch_id: int, within: OrgScope) -> BatchRow:
     """Lock the schedule first, in the same order as `end_attempts`."""
-    schedule_id = _found(session, batch_id, within).schedule_id
+    query = _visible(batch_id, within)
+    schedule_id = _found(session, query, batch_id).schedule_id
     session.execute(
         select(OrgScheduleRow.id).where(OrgScheduleRow.id == schedule_id).with_for_update()
     )
-    return _found(session, batch_id, within, is_locked=True)
+    return _found(session, query.with_for_update(), batch_id)
 
 
 def stop_batch(session: Session, batch: BatchRow, actor: str, now: datetime, reason: str) -> None:
@@ -275,16 +277,15 @@ def stop_batch(session: Session, batch: BatchRow, actor: str, now: datetime, rea
     )
 
 
-def _found(
-    session: Session, batch_id: int, within: OrgScope, *, is_locked: bool = False
-) -> BatchRow:
-    query = select(BatchRow).where(
+def _visible(batch_id: int, within: OrgScope) -> Select[tuple[BatchRow]]:
+    return select(BatchRow).where(
         BatchRow.id == batch_id,
         BatchRow.type == BACKFILL,
         *where_given((BatchRow.org_id, within.org_id)),
     )
-    if is_locked:
-        query = query.with_for_update()
+
+
+def _found(session: Session, query: Select[tuple[BatchRow]], batch_id: int) -> BatchRow:
     row = session.scalar(query.execution_options(**FRESH))
     if row is None:
         raise NotFoundError(f"Backfill {batch_id} not found")

@@ -231,10 +231,10 @@ def _count(session: Session, *conditions: ColumnElement[bool]) -> int:
 
 def own_type(session: Session, org_id: str, name: object) -> dict[str, JobType]:
     """The organisation's type of that name or alias, if it has one."""
-    if not isinstance(name, str):
+    known = ALIASES.get(name, name) if isinstance(name, str) else ""
+    if not re.fullmatch(TYPE_NAME, known):
         return {}
-    known = name if re.fullmatch(TYPE_NAME, name) else ALIASES.get(name)
-    return own_types(session, [org_id], [known]).get(org_id, {}) if known else {}
+    return own_types(session, [org_id], [known]).get(org_id, {})
 
 
 def own_types(

@@ -157,6 +157,61 @@ def test_invalid_input_prints_one_sentence_and_exits_with_2(
     assert org_jobs.refused(*command.split(), code=2).endswith((".", "?"))
 
 
+@every_case(
+    ("arguments", "message"),
+    [
+        (
+            ["create", "--payload", "{"],
+            (
+                "--payload is not valid JSON: "
+                "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)."
+            ),
+        ),
+        (
+            ["create", "--payload", "[" * 100_000],
+            "--payload is not valid JSON: it is nested too deeply.",
+        ),
+        (
+            ["create", "--payload", "7"],
+            '--payload must be a JSON object, such as {"command": "save-all"}.',
+        ),
+        (
+            ["schedules", "create", "--start", "soon"],
+            "--start is not an ISO instant such as 2026-03-29T01:00:00Z: soon.",
+        ),
+        (
+            ["schedules", "create", "--end", "2026-05-01T00:00:00"],
+            "--end must end with Z or an offset such as +02:00: 2026-05-01T00:00:00.",
+        ),
+        (
+            ["schedules", "create", "--window", "22:00"],
+            "--window has a start and an end, such as 22:00-06:00: 22:00.",
+        ),
+        (
+            ["hosts", "update", "1"],
+            "Nothing to change: name fields by flags or with --file.",
+        ),
+        (
+            [
+                "orgs",
+                "update",
+                "acme",
+                "--maintenance-until",
+                "2026-05-01T00:00:00Z",
+                "--end-maintenance",
+            ],
+            "Use either --maintenance-until or --end-maintenance.",
+        ),
+        (["servers", "update", "1", "--host", "1", "--no-host"], "Use either --host or --no-host."),
+        (["audit-log", "--id", "1"], "--id requires --entity."),
+    ],
+)
+def test_the_error_about_an_option_names_it(
+    org_jobs: OrgJobsCommands, arguments: list[str], message: str
+) -> None:
+    assert org_jobs.refused(*arguments, code=2) == message
+
+
 def test_creating_entities_requires_an_organisation(without_org: OrgJobsCommands) -> None:
     message = without_org.refused("hosts", "create", "--name", "paris-1", code=2)
     assert message == "There is no organisation: `automation org-jobs orgs create` adds one."

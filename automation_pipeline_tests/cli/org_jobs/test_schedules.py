@@ -264,6 +264,8 @@ def test_fires_show_their_job_or_the_reason_why_there_is_none(org_jobs: OrgJobsC
         "Sat 02 May 2026 10:30 CEST 2026-05-01 08:31 CRON SKIPPED operator: Party "
         "Fri 01 May 2026 10:30 CEST 2026-05-01 08:31 CRON FAILED No job"
     )
+    data.set_schedule(UNKNOWN_ID, timezone="Gone/City")
+    assert "Fri 01 May 2026 08:30 UTC" in org_jobs.printed("schedules", "fires", UNKNOWN_ID)
 
 
 def test_a_schedule_shows_its_last_five_fires_with_outcome_and_reason(
