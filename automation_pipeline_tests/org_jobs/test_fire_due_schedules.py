@@ -354,6 +354,19 @@ def test_skip_has_an_event_with_its_reason(
     assert (row.last_run_at, row.next_run_at) == (None, datetime(2026, 5, 4, 10, 10, tzinfo=UTC))
 
 
+def test_an_agent_is_offline_after_three_minutes(data: OrgJobsData) -> None:
+    host = data.host()
+    server = data.server(host_id=host)
+    id_ = data.schedule(
+        server_instance_id=server, skip_if_offline=True, overlap_policy="ALLOW_ALL", **EVERY_FIVE
+    )
+    for minute, seconds in ((5, 180), (10, 181)):
+        set_clock(data, 10, minute)
+        data.set_host(host, last_seen_at=data.now - timedelta(seconds=seconds))
+        dispatch_due(data)
+    assert fire_lines(data, id_) == ["10:05 DISPATCHED", "10:10 host_offline"]
+
+
 @pytest.mark.parametrize(
     "columns",
     [{"state": "PAUSED", "enabled": False}, {"state": "INVALID_CRON"}, {"state": "COMPLETED"}],

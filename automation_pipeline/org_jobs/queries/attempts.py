@@ -129,8 +129,9 @@ def follow_run(session: Session, run: JobRunRow, following: Mapping[str, object]
 def check_unclaimed(session: Session, run_id: int) -> None:
     """JobRunBusyError: the run has a holder with a valid lease."""
     until = session.scalar(select(Run.lease_until).where(Run.id == run_id, IS_RUNNING))
-    left = 0.0 if until is None else (until - database_time(session)).total_seconds()
-    if left > 0:
+    now = database_time(session)
+    if until is not None and until > now:
+        left = (until - now).total_seconds()
         raise JobRunBusyError(f"Job run {run_id} is in progress.", retry_after_seconds=left + 1)
 
 

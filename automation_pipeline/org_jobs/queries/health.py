@@ -273,8 +273,7 @@ def due_schedules(session: Session, now: datetime) -> DueScheduleCounts:
         _IS_ACTIVE_SCHEDULE, OrgScheduleRow.next_run_at <= now
     )
     count, oldest = session.execute(due).tuples().one()
-    age = 0.0 if oldest is None else max(0.0, (now - oldest).total_seconds())
-    return DueScheduleCounts(count, age)
+    return DueScheduleCounts(count, 0.0 if oldest is None else (now - oldest).total_seconds())
 
 
 def schedules_by_state(session: Session) -> Mapping[ScheduleState, int]:

@@ -477,14 +477,11 @@ def suspend_schedules(
 def resume_schedules(session: Session, org_id: str, actor: str, now: datetime) -> int:
     """Resume the schedules that were paused with their organisation. Returns how many are active
     again."""
-    paused: list[OrgScheduleRow] = []
-    for row in _locked(session, org_id, OrgScheduleRow.is_suspended.is_(True)):
-        row.is_suspended = False
-        if row.state == ScheduleState.PAUSED and row.enabled:
-            row.pause_reason = None
-            _continue(session, row, actor, now)
-            paused.append(row)
-    return len(_record_resumed(session, paused, now))
+    rows = _locked(session, org_id, OrgScheduleRow.is_suspended.is_(True))
+    for row in rows:
+        row.is_suspended, row.pause_reason = False, None
+        _continue(session, row, actor, now)
+    return len(_record_resumed(session, rows, now))
 
 
 def _locked(session: Session, org_id: str, chosen: ColumnElement[bool]) -> Sequence[OrgScheduleRow]:

@@ -193,7 +193,7 @@ def state_after(
     is_as_before = has_same_times and stored.enabled == changed.enabled
     if is_as_before and stored.state is not ScheduleState.INVALID_CRON:
         return None
-    if not changed.enabled or (stored.is_suspended and stored.state is ScheduleState.PAUSED):
+    if stored.is_suspended or not changed.enabled:
         return NextState(ScheduleState.PAUSED)
     timing = read_timing(timing_fields(changed, stored.id))
     planned = next_after(timing, now, stored.last_scheduled_for)

@@ -122,6 +122,7 @@ def test_busy_run_has_the_seconds_until_it_is_free(data: OrgJobsData) -> None:
     ):
         check_unclaimed(session, run_id)
     assert busy.value.retry_after_seconds is not None
+    assert 31 < busy.value.retry_after_seconds <= 61
     for gone in (database_now(-1.0), None):
         data.set_run(run_id, lease_until=gone)
         with data.database.reading() as session:
