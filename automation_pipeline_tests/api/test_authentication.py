@@ -4,9 +4,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import jwt
+import pytest
+from fastapi import FastAPI
+from starlette.datastructures import Headers
 
-from automation_pipeline.api.authentication import JwtSettings, caller_of
+from automation_pipeline.api import authentication
+from automation_pipeline.api.authentication import JwtSettings, caller_of, token_in
 from automation_pipeline.core.access import Action, Caller, Grant, Permission, Scope
+from automation_pipeline_tests.api.conftest import client_of, user_token
 from automation_pipeline_tests.cases import every_case
 
 SECRET = "a-secret-that-is-long-enough-for-hs256"
@@ -120,3 +125,48 @@ def test_null_and_unknown_claims_are_ignored() -> None:
     few = caller_of(token(permission_grants=[FICHES | {"teams": 7, "write": None}]), ISSUING)
     assert few is not None
     assert few.grants == {Permission.FICHES: Grant(Scope.ALL)}
+
+
+@every_case(
+    ("headers", "expected"),
+    [
+        ({}, None),
+        ({"Authorization": "Bearer abc"}, "abc"),
+        ({"Authorization": "bearer  abc "}, "abc"),
+        ({"Authorization": "Bearer", "X-API-Key": "key"}, "key"),
+        ({"Authorization": "Bearer  ", "X-API-Key": "key"}, "key"),
+        ({"Authorization": "Basic abc", "X-API-Key": "key"}, "key"),
+        ({"Authorization": "Bearer abc", "X-API-Key": "key"}, "abc"),
+    ],
+)
+def test_a_bearer_token_precedes_an_api_key(headers: dict[str, str], expected: str | None) -> None:
+    assert token_in(Headers(headers)) == expected
+
+
+@pytest.mark.parametrize(("longer_by", "status"), [(0, 200), (1, 401)])
+def test_a_token_has_a_maximum_length(
+    api: FastAPI, monkeypatch: pytest.MonkeyPatch, longer_by: int, status: int
+) -> None:
+    given = user_token({"audit-configs.read": "ALL"})
+    monkeypatch.setattr(authentication, "MAX_TOKEN_LENGTH", len(given) - longer_by)
+    assert client_of(api, given).get("/api/audit-configs").status_code == status
+
+
+@every_case(
+    ("claim", "scopes"),
+    [
+        ({"read": True}, (Scope.SELF, None)),
+        ({"read": True, "scope": "GROUP"}, (Scope.GROUP, None)),
+        ({"read": True, "scope": "GROUP", "read_scope": "ALL"}, (Scope.ALL, None)),
+        ({"read": True, "scope": "ALL", "read_scope": "nothing"}, (Scope.SELF, None)),
+        ({"write": True, "scope": "ALL", "read_scope": "GROUP"}, (None, Scope.ALL)),
+        ({"write": True, "scope": "ALL", "write_scope": "GROUP"}, (None, Scope.GROUP)),
+        ({"read": False, "write": None, "scope": "ALL"}, (None, None)),
+    ],
+)
+def test_a_grant_has_the_scope_of_its_action(
+    claim: dict[str, object], scopes: tuple[Scope | None, Scope | None]
+) -> None:
+    caller = caller_of(token(permission_grants=[{"key": "fiches", **claim}]), ISSUING)
+    assert caller is not None
+    assert caller.grants == {Permission.FICHES: Grant(*scopes)}

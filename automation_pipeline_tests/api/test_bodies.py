@@ -15,12 +15,16 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.requests import Request
 
 from automation_pipeline.api import bodies
 from automation_pipeline.api.app import MAX_HEADER_BYTES
 from automation_pipeline.api.errors import refusal, v1_error_format
+from automation_pipeline.core.errors import AutomationError
+from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline_tests.api.conftest import MACHINE
 from automation_pipeline_tests.api.served import served
+from automation_pipeline_tests.cases import every_case
 
 SCHEDULES, IMPORT = "/api/automation/schedules", "/api/audit-configs/import"
 MEGABYTE = 1_000_000
@@ -250,3 +254,68 @@ def test_a_large_valid_body_is_accepted(remote: httpx.Client) -> None:
         remote.post(SCHEDULES, content=b"\xef\xbb\xbf" + json.dumps(schedule).encode()).status_code
         == 201
     )
+
+
+def nested(levels: int) -> bytes:
+    """An object of which the innermost value is `levels` levels deep."""
+    return b'{"a":' * levels + b"1" + b"}" * levels
+
+
+def many_values(count: int, padding: int = 0) -> bytes:
+    """An object of `count` values; `padding` spaces follow it."""
+    return b'{"a":[' + b",".join([b"0"] * (count - 1)) + b"]}" + b" " * padding
+
+
+@every_case(
+    ("raw", "error"),
+    [
+        (b"{}", None),
+        (b'\xef\xbb\xbf{"a": 1}', None),
+        (b'{"a": 1e308}', None),
+        (b'{"a": ' + b"9" * 100 + b"}", None),
+        (b'{"a": ' + b"9" * 101 + b"}", "Invalid JSON body: a number is too large"),
+        (b'{"a": -1e309}', "Invalid JSON body: a number is too large"),
+        (b'{"a": NaN}', "Invalid JSON body: NaN is not a number of JSON"),
+        (b'{"a": 1, "a": 1}', "Invalid JSON body: an object has the same key twice"),
+        (b"\xff", "Invalid JSON body: it is not UTF-8"),
+        (b"{", "Invalid JSON body"),
+        (b"[]", "The body must be a JSON object"),
+        (nested(399), None),
+        (nested(400), "The body is nested more than 400 levels deep"),
+        (many_values(25_000), None),
+        (many_values(25_001), "The body contains more than 25000 values"),
+        (many_values(50_000, MEGABYTE), None),
+        (many_values(50_001, MEGABYTE), "The body contains more than 50000 values"),
+        (many_values(25_001, MEGABYTE - len(many_values(25_001))), "The body contains more than 25000 values"),
+    ],
+)  # fmt: skip
+def test_bodies_up_to_the_limits_are_parsed(raw: bytes, error: str | None) -> None:
+    if error is None:
+        assert bodies.read_object(raw) == json.loads(raw)
+        return
+    with pytest.raises(AutomationError) as refused:
+        bodies.read_object(raw)
+    assert str(refused.value) == error
+
+
+@every_case(
+    ("content", "kind", "given"),
+    [
+        (b"a=1&b=&c=%C3%A9", "application/x-www-form-urlencoded", {"a": "1", "b": "", "c": "é"}),
+        (b"a=1", "application/x-www-form-urlencoded; charset=utf-8", {"a": "1"}),
+        (b'{"a": "1"}', "application/json", {"a": "1"}),
+        (b'{"a": "1"}', "", {"a": "1"}),
+        (b"&".join([b"a=1"] * 100), "application/x-www-form-urlencoded", {"a": "1"}),
+    ],
+)
+def test_a_form_or_json_is_read(content: bytes, kind: str, given: dict[str, str]) -> None:
+    request = Request({"type": "http", "headers": [(b"content-type", kind.encode())]})
+    body = bodies.FormOrJson(JsonModel, None, {}, required=True)
+    assert body(request, content) == given
+
+
+def test_a_body_that_is_not_required_may_be_empty() -> None:
+    request = Request({"type": "http", "headers": []})
+    assert bodies.JsonBody(JsonModel, None, {}, required=False)(request, b"") == {}
+    with pytest.raises(AutomationError, match=r"^Invalid JSON body$"):
+        bodies.JsonBody(JsonModel, None, {}, required=True)(request, b"")

@@ -2,18 +2,44 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
-from automation_pipeline.api.errors import refusal, run_with_timeout
+from automation_pipeline.api import errors
+from automation_pipeline.api.errors import (
+    AmbiguousLengthError,
+    AuthenticationError,
+    AuthorizationError,
+    InvalidJsonError,
+    TooBigError,
+    answer_for,
+    on_http_error,
+    refusal,
+    run_with_timeout,
+    shortened,
+    upstream_errors,
+    v1_error_format,
+)
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Caller
-from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.errors import (
+    AutomationError,
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    PermanentError,
+    TransientError,
+    UpstreamError,
+)
 from automation_pipeline.core.logs import correlated
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.routes import requester_of
+from automation_pipeline.storage.database import DatabaseNotReadyError, DatabaseUnavailableError
 from automation_pipeline_tests.cases import every_case
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -77,3 +103,80 @@ def test_done_in_time_cancels_work_over_the_limit() -> None:
     with pytest.raises(TimeoutError):
         run_with_timeout(hang(), services(0.01))
     assert ends == ["broken off"]
+
+
+@every_case(
+    ("error", "status", "code"),
+    [
+        (AuthenticationError("No"), 401, "AUTHENTICATION_ERROR"),
+        (AuthorizationError("No"), 403, "AUTHORIZATION_ERROR"),
+        (InvalidJsonError("No"), 400, "INVALID_JSON"),
+        (AmbiguousLengthError("No"), 400, "VALIDATION_ERROR"),
+        (TooBigError("No"), 413, "BODY_TOO_LARGE"),
+        (InvalidInputError("No"), 400, "VALIDATION_ERROR"),
+        (NotFoundError("No"), 404, "NOT_FOUND"),
+        (ConflictError("No"), 409, "CONFLICT"),
+        (DatabaseUnavailableError("No"), 503, "DATABASE_ERROR"),
+        (DatabaseNotReadyError("No"), 503, "DATABASE_ERROR"),
+        (UpstreamError("No"), 502, "EXTERNAL_API_ERROR"),
+        (TransientError("No"), 503, "SERVICE_UNAVAILABLE"),
+        (PermanentError("No"), 503, "CONFIGURATION_ERROR"),
+    ],
+)
+def test_each_error_has_its_status_and_code(error: AutomationError, status: int, code: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        logged: list[tuple[object, object]] = []
+        logger = SimpleNamespace(error=lambda _text, **about: logged.append(tuple(about.values())))
+        patch.setattr(errors, "log", lambda _name: logger)
+        response = answer_for(error)
+    document = json.loads(bytes(response.body))
+    assert (response.status_code, document["code"]) == (status, code)
+    assert document["success"] is False
+    assert response.headers.get("WWW-Authenticate") == ("Bearer" if status == 401 else None)
+    assert logged == ([(str(error), status)] if status >= 500 else [])
+
+
+@pytest.mark.parametrize("path", ["/api/fiches", "/v1/requests"])
+def test_long_texts_and_lists_are_cut(path: str) -> None:
+    fields = [("f" * 501, "m" * 501), *[("g", "n")] * 50]
+    with v1_error_format(path, "r-1"):
+        document = json.loads(bytes(refusal(400, "VALIDATION_ERROR", "s" * 600, fields).body))
+    fault = document["details"][0]
+    texts = fault["field"], fault["reason" if "reason" in fault else "message"]
+    assert texts == ("f" * 500 + "...", "m" * 500 + "...")
+    assert len(document["details"]) == 50
+    sentence = document["message" if path.startswith("/v1/") else "error"]
+    assert sentence == "s" * 500 + "..."
+    assert shortened("x" * 500) == "x" * 500
+
+
+@every_case(
+    ("status", "code", "message"),
+    [(404, "NOT_FOUND", "Route /x not found"), (405, "METHOD_NOT_ALLOWED", "No"), (418, "HTTP_ERROR", "No")],
+)  # fmt: skip
+def test_errors_of_the_framework_have_a_code(status: int, code: str, message: str) -> None:
+    scope = {"type": "http", "path": "/x", "headers": [], "query_string": b"", "server": ("a", 1)}
+    response = asyncio.run(on_http_error(Request(scope), HTTPException(status, "No")))
+    document = json.loads(bytes(response.body))
+    assert (response.status_code, document["code"], document["error"]) == (status, code, message)
+
+
+@every_case(
+    ("error", "kind", "message"),
+    [
+        (TransientError("Away."), UpstreamError, "Away."),
+        (PermanentError("Refused."), UpstreamError, "Refused."),
+        (NotFoundError("Missing."), NotFoundError, "Missing."),
+        (ConflictError("No."), ConflictError, "No."),
+        (InvalidInputError("Bad."), InvalidInputError, "Bad."),
+        (DatabaseUnavailableError("Away."), DatabaseUnavailableError, "Away."),
+        (DatabaseNotReadyError("Old."), DatabaseNotReadyError, "Old."),
+        (KeyError("bug"), KeyError, "'bug'"),
+    ],
+)
+def test_only_failures_of_external_systems_become_upstream_errors(
+    error: Exception, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind) as raised, upstream_errors():
+        raise error
+    assert (type(raised.value), str(raised.value)) == (kind, message)

@@ -1,18 +1,27 @@
 """Tests of --wait, --timeout, and --here in every command that requests work."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from automation_pipeline import cli
+from automation_pipeline import bootstrap, cli
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli import progress as waiting
-from automation_pipeline.core.launching import DagsterFacts
+from automation_pipeline.cli.progress import (
+    FollowedRequest,
+    LaunchWait,
+    follow_requests,
+    follows,
+)
+from automation_pipeline.core.launching import DagsterFacts, NotStartedError
 from automation_pipeline.storage.monitoring import DAEMON, record_heartbeat
 from automation_pipeline.storage.run_requests import mark_refused, offer_waiting
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
+from automation_pipeline_tests.fakes.clock import FakeClock
 
 CONFIGURATION = Path(__file__).parents[1] / "e2e" / "five_steps.json"
 
@@ -132,3 +141,179 @@ def test_errors_are_one_json_document_with_the_json_option(terminal: Terminal) -
         ):
             wrong.append((arguments, ended))
     assert wrong == []
+
+
+class FakeProbe:
+    """A probe of Dagster that counts how often it begins."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    def begin(self) -> None:
+        self.begun += 1
+
+    def facts(self) -> DagsterFacts:
+        return DagsterFacts()
+
+
+class FakeWorker:
+    """A worker in this process that counts how often it is checked."""
+
+    def __init__(self) -> None:
+        self.checked = 0
+
+    def check(self) -> None:
+        self.checked += 1
+
+    def wait(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Replace the pauses between two polls, and record them."""
+    pauses: list[None] = []
+    monkeypatch.setattr(waiting, "pause", lambda: pauses.append(None))
+    return pauses
+
+
+@pytest.fixture
+def probe(terminal: Terminal, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> FakeProbe:
+    """Return the probe of services whose clock is `clock`. The command has just started."""
+    probe = FakeProbe()
+    assert terminal.database
+    monkeypatch.setattr(Services, "dagster_probe", lambda _services: probe)
+    monkeypatch.setattr(bootstrap.services(), "clock", clock)
+    monkeypatch.setattr(cli, "STARTED_AT", time.monotonic())
+    monkeypatch.setattr(waiting, "START_TIMEOUT_SECONDS", 600.0)
+    return probe
+
+
+def poll(waits: LaunchWait, clock: FakeClock, seconds: float, *, has_started: bool = False) -> None:
+    clock.advance(timedelta(seconds=seconds))
+    waits.pause(has_started=has_started)
+
+
+def test_dagster_is_probed_once_after_two_seconds_and_the_reason_follows_after_the_timeout(
+    probe: FakeProbe, clock: FakeClock, pauses: list[None]
+) -> None:
+    waits = LaunchWait(["key-1"])
+    poll(waits, clock, 1.9)
+    assert (probe.begun, len(pauses)) == (0, 1)
+    poll(waits, clock, 0.1)
+    poll(waits, clock, 588)
+    assert (probe.begun, len(pauses)) == (1, 3)
+    poll(waits, clock, 10, has_started=True)
+    with pytest.raises(NotStartedError) as ended:
+        poll(waits, clock, 0)
+    assert (ended.value.code, dict(ended.value.details)) == ("NO_DAEMON", {"requests": ["key-1"]})
+    assert str(ended.value) == (
+        "Nothing has started within 600 s. Dagster's daemon has no heartbeat (there was none yet): "
+        "`dagster dev` or `dagster-daemon run` starts it."
+    )
+    assert (probe.begun, len(pauses)) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("command_seconds", "limit", "timeout"),
+    [(0, 12.0, 12), (4, 12.0, 8), (100, 12.0, 5), (-100, 12.0, 12), (100, 2.0, 2)],
+)
+def test_the_start_timeout_counts_from_the_command_within_limits(
+    probe: FakeProbe,
+    clock: FakeClock,
+    pauses: list[None],
+    monkeypatch: pytest.MonkeyPatch,
+    command_seconds: float,
+    limit: float,
+    timeout: float,
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(waiting, "START_TIMEOUT_SECONDS", limit)
+        patch.setattr(time, "monotonic", lambda: 1000.0 + command_seconds)
+        patch.setattr(cli, "STARTED_AT", 1000.0)
+        waits = LaunchWait()
+    poll(waits, clock, timeout - 0.1)
+    with pytest.raises(NotStartedError, match=f"^Nothing has started within {timeout} s"):
+        poll(waits, clock, 0.1)
+
+
+def test_a_reason_of_the_caller_takes_precedence(
+    probe: FakeProbe, clock: FakeClock, pauses: list[None]
+) -> None:
+    reason = NotStartedError("PAUSED", "The shop is paused.", {"shop": "x"})
+    waits = LaunchWait(["key-1"], why=lambda: reason)
+    with pytest.raises(NotStartedError) as ended:
+        poll(waits, clock, 601)
+    assert (ended.value.code, dict(ended.value.details)) == (
+        "PAUSED",
+        {"requests": ["key-1"], "shop": "x"},
+    )
+    assert str(ended.value) == "Nothing has started within 601 s. The shop is paused."
+    with pytest.raises(NotStartedError, match="no heartbeat"):
+        poll(LaunchWait(why=lambda: None), clock, 601)
+
+
+def test_a_worker_is_checked_instead_of_the_daemon(
+    probe: FakeProbe, clock: FakeClock, pauses: list[None]
+) -> None:
+    worker = FakeWorker()
+    waits = LaunchWait(["key-1"], timeout=700, worker=worker)
+    poll(waits, clock, 650)
+    poll(waits, clock, 49, has_started=True)
+    assert (probe.begun, worker.checked, len(pauses)) == (0, 2, 2)
+    with pytest.raises(NotStartedError) as ended:
+        poll(waits, clock, 1)
+    assert (ended.value.code, str(ended.value)) == ("TIMEOUT", "Not done within 700 s.")
+    assert dict(ended.value.details) == {"requests": ["key-1"]}
+    with pytest.raises(
+        NotStartedError, match=r"^Not done within 0\.5 s; the work continues without"
+    ):
+        poll(LaunchWait(timeout=0.5), clock, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_followed"),
+    [
+        ({"wait": False, "timeout": None, "here": False}, False),
+        ({"wait": True, "timeout": None, "here": False}, True),
+        ({"wait": False, "timeout": 0.0, "here": False}, True),
+        ({"wait": False, "timeout": None, "here": True}, True),
+    ],
+)
+def test_wait_timeout_and_here_follow_the_work(
+    terminal: Terminal, options: dict[str, Any], is_followed: bool
+) -> None:
+    assert follows("transcribe", **options) is is_followed
+
+
+def test_followed_requests_are_returned_in_order_when_all_have_ended(
+    probe: FakeProbe, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fiches = {f"key-{number}": str(number) for number in range(60)}
+    started: list[bool] = []
+    monkeypatch.setattr(
+        LaunchWait, "pause", lambda _waits, *, has_started: started.append(has_started)
+    )
+    asked: list[int] = []
+
+    def statuses(keys: Sequence[str]) -> Sequence[FollowedRequest[int]]:
+        asked.append(len(keys))
+        found: int | str | None = len(started) if started else None
+        return [
+            FollowedRequest.of(key, fiches[key], "No" if key == "key-3" and started else found)
+            for key in reversed(keys)
+        ]
+
+    ended = follow_requests(
+        fiches,
+        statuses,
+        lambda status: ("work", status, 3, status == 3),
+        on_interrupt="It continues.",
+        quiet=True,
+        waits=LaunchWait(),
+    )
+    assert [one.key for one in ended] == list(fiches)
+    assert (ended[3].refused, ended[3].standing) == ("No", None)
+    assert {one.standing for one in ended} == {3, None}
+    assert started == [False, True, True]
+    assert asked == [50, 10] * 4
