@@ -96,8 +96,8 @@ def found(*units: object) -> dict[str, Any]:
     }
 
 
-def formality(shape: str = "personneMorale", siren: str = SIREN, **who: Any) -> dict[str, Any]:
-    described = {
+def formality(kind: str = "personneMorale", siren: str = SIREN, **entity: Any) -> dict[str, Any]:
+    description = {
         "identite": {
             "entreprise": {
                 "siren": siren,
@@ -121,7 +121,7 @@ def formality(shape: str = "personneMorale", siren: str = SIREN, **who: Any) -> 
             }
         },
         "detailCessationEntreprise": {"dateRadiation": None},
-    } | who
+    } | entity
     nature = {"dateCreation": "1955-01-01", "formeJuridique": "5599"}
     return {
         "siren": siren,
@@ -129,7 +129,7 @@ def formality(shape: str = "personneMorale", siren: str = SIREN, **who: Any) -> 
         "formality": {
             "siren": siren,
             "diffusionCommerciale": True,
-            "content": {"natureCreation": nature, shape: described},
+            "content": {"natureCreation": nature, kind: description},
         },
     }
 

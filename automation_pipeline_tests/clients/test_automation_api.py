@@ -74,12 +74,12 @@ def test_an_error_response_becomes_the_matching_exception(
 
 
 def test_a_validation_error_contains_the_invalid_fields() -> None:
-    faults = [
+    details = [
         {"field": "timeOfDay", "message": "is required"},
         {"field": "", "message": "both at once"},
     ]
     with pytest.raises(InvalidInputError) as error:
-        ScriptedApi(refused(400, "VALIDATION_ERROR", details=faults)).api.call(
+        ScriptedApi(refused(400, "VALIDATION_ERROR", details=details)).api.call(
             "POST", "/x", body={}
         )
     assert error.value.fields == (("timeOfDay", "is required"), ("", "both at once"))

@@ -31,8 +31,8 @@ from automation_pipeline_tests.clients.crm_client import (
         ({"message": None}, "message"),
         ({"information": {**INFORMATION, "groupe": 7}}, "information.groupe"),
         ({"prospect": []}, "prospect"),
-        *[({array: None}, array) for array, result in GOOD.items() if isinstance(result, list)],
-        *[({array: {}}, array) for array, result in GOOD.items() if isinstance(result, list)],
+        *[({array: None}, array) for array, value in GOOD.items() if isinstance(value, list)],
+        *[({array: {}}, array) for array, value in GOOD.items() if isinstance(value, list)],
         ({"raw_sections": {"entete": 7}}, "raw_sections.entete"),
         ({"raw_sections": None}, "raw_sections"),
         ({"elements_souscription": []}, "elements_souscription"),
@@ -72,10 +72,10 @@ def test_fractional_durations_are_rounded() -> None:
     assert gateway.details().recordings[0].duration_seconds == 742
 
 
-@every_case("array", [name for name, result in GOOD.items() if isinstance(result, list)])
+@every_case("array", [name for name, value in GOOD.items() if isinstance(value, list)])
 def test_a_missing_array_is_a_permanent_error(array: str) -> None:
     raised = crm_with_document(
-        {name: result for name, result in GOOD.items() if name != array}
+        {name: value for name, value in GOOD.items() if name != array}
     ).error()
     assert type(raised) is PermanentError
     assert str(raised).endswith(f"unexpected value at {array}.")
@@ -91,7 +91,7 @@ def test_the_start_time_is_parsed_day_first_in_paris_time() -> None:
 
 
 @every_case(
-    ("expected", "url", "uuid"),
+    ("sent", "url", "uuid"),
     [
         (URL, URL, "0a1b2c3d-1111-4222-8333-444455556666"),
         ("https://records.example.test/1.mp3", "https://records.example.test/1.mp3", None),
@@ -100,10 +100,10 @@ def test_the_start_time_is_parsed_day_first_in_paris_time() -> None:
     ],
 )
 def test_the_recording_uuid_is_read_from_the_url(
-    expected: str | None, url: str, uuid: str | None
+    sent: str | None, url: str, uuid: str | None
 ) -> None:
     [call] = (
-        crm_with_document(GOOD | {"recordings": [{**RECORDING, "recording_url": expected}]})
+        crm_with_document(GOOD | {"recordings": [{**RECORDING, "recording_url": sent}]})
         .details()
         .recordings
     )

@@ -99,7 +99,7 @@ def test_a_day_without_sales_is_an_empty_list() -> None:
 def test_the_fiche_id_is_the_first_id_field_present(
     names: dict[str, object], fiche_id: str
 ) -> None:
-    sale = {name: result for name, result in SALE.items() if name != "id"}
+    sale = {name: value for name, value in SALE.items() if name != "id"}
     assert [
         f.fiche_id
         for f in crm_with_document({"fiches": [sale | names], "total": 1}).sales_list().fiches
@@ -107,7 +107,7 @@ def test_the_fiche_id_is_the_first_id_field_present(
 
 
 @every_case(
-    ("expected", "instant"),
+    ("text", "instant"),
     [
         ("03/02/2026 10:12", datetime(2026, 2, 3, 9, 12, tzinfo=UTC)),
         ("2026-02-03T10:12:00Z", datetime(2026, 2, 3, 10, 12, tzinfo=UTC)),
@@ -116,8 +116,8 @@ def test_the_fiche_id_is_the_first_id_field_present(
         (" ", None),
     ],
 )
-def test_dates_may_be_blank(expected: str | None, instant: datetime | None) -> None:
-    sale = SALE | {"date_insertion": expected, "date_modification": expected}
+def test_dates_may_be_blank(text: str | None, instant: datetime | None) -> None:
+    sale = SALE | {"date_insertion": text, "date_modification": text}
     [fiche] = crm_with_document({"fiches": [sale], "total": 1}).sales_list().fiches
     assert (fiche.inserted_at, fiche.modified_at) == (instant, instant)
 
@@ -148,7 +148,7 @@ def test_fewer_fiches_than_the_announced_total_are_a_transient_error() -> None:
 
 
 def without(document: dict[str, object], name: str) -> dict[str, object]:
-    return {key: result for key, result in document.items() if key != name}
+    return {key: value for key, value in document.items() if key != name}
 
 
 @every_case(

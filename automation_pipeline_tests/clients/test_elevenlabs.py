@@ -102,10 +102,10 @@ def test_the_upload_form_matches_the_provider_documentation(speech_server: Speec
 def test_the_response_becomes_a_transcript_without_spacing_entries(
     speech_server: SpeechServer,
 ) -> None:
-    transcripts = speech_server.transcript()
-    assert (transcripts.transcription_id, transcripts.text) == ("tr_9Fz0", "Bonjour madame (rire)")
-    assert (transcripts.language_code, transcripts.language_probability) == ("fra", 0.98)
-    assert transcripts.words == (
+    transcript = speech_server.transcript()
+    assert (transcript.transcription_id, transcript.text) == ("tr_9Fz0", "Bonjour madame (rire)")
+    assert (transcript.language_code, transcript.language_probability) == ("fra", 0.98)
+    assert transcript.words == (
         Word("Bonjour", 0.12, 0.58, "word", "speaker_0"),
         Word("madame", 0.6, 1.1, "word", "speaker_0"),
         Word("(rire)", 3.1, 3.6, "audio_event", "speaker_1"),
@@ -318,8 +318,8 @@ def test_incomplete_words_are_skipped(
     speech_server: SpeechServer, document: dict[str, object], text: str, words: tuple[Word, ...]
 ) -> None:
     speech_server.pages[SPEECH] = json_page({"transcription_id": "tr_1"} | document)
-    transcripts = speech_server.transcript()
-    assert (transcripts.text, transcripts.words) == (text, words)
+    transcript = speech_server.transcript()
+    assert (transcript.text, transcript.words) == (text, words)
 
 
 @every_case("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
@@ -343,8 +343,8 @@ def test_a_word_with_a_non_finite_time_is_skipped(number: str) -> None:
 )
 def test_an_invalid_probability_is_none(text: str, probability: float | None) -> None:
     body = RAW.replace("{", f'{{"language_code": 5, "language_probability": {text}, ', 1) % ""
-    transcripts = parse_transcript(body.encode())
-    assert (transcripts.language_code, transcripts.language_probability) == (None, probability)
+    transcript = parse_transcript(body.encode())
+    assert (transcript.language_code, transcript.language_probability) == (None, probability)
 
 
 def test_fifty_thousand_words_are_parsed_and_chunked_within_seconds() -> None:
@@ -355,10 +355,10 @@ def test_fifty_thousand_words_are_parsed_and_chunked_within_seconds() -> None:
         {"transcription_id": "tr_1", "text": "mot " * 50_000, "words": words}
     ).encode()
     began = thread_time()
-    transcripts = parse_transcript(body)
-    chunks_of(transcripts.words)
+    transcript = parse_transcript(body)
+    chunks_of(transcript.words)
     assert thread_time() - began < 5
-    assert len(transcripts.words) == 50_000
+    assert len(transcript.words) == 50_000
 
 
 TEXTS = st.one_of(

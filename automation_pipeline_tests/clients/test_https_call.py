@@ -65,9 +65,9 @@ def refusal(*listed: str, **more: Any) -> AutomationError:
     return caught.value
 
 
-def resolving_to(*places: str) -> HttpsGuard:
+def resolving_to(*addresses: str) -> HttpsGuard:
     async def resolve(_host: str, _port: int) -> list[str]:
-        return list(places)
+        return list(addresses)
 
     return HttpsGuard(resolve=resolve)
 
@@ -140,7 +140,7 @@ def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
 
 
 @every_case(
-    ("url", "places", "why"),
+    ("url", "addresses", "why"),
     [
         ("http://hooks.example.com/a", ["93.184.216.34"], "url must begin with https:// unless "),
         ("https://hooks.example.com/a", ["127.0.0.1"], "url IP not allowed"),
@@ -152,8 +152,8 @@ def test_at_most_three_redirects_are_followed(hook: Receiver) -> None:
         ("ftp://hooks.example.com/a", [], "url must begin with https:// unless "),
     ],
 )
-def test_only_public_https_addresses_are_called(url: str, places: list[str], why: str) -> None:
-    error = refusal(url=url, guard=resolving_to(*places))
+def test_only_public_https_addresses_are_called(url: str, addresses: list[str], why: str) -> None:
+    error = refusal(url=url, guard=resolving_to(*addresses))
     assert (isinstance(error, InvalidInputError), str(error).startswith(why)) == (True, True)
 
 

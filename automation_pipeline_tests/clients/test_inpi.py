@@ -222,9 +222,9 @@ def read(document: Any) -> SourceRecord:
     return formality_record(json.dumps(document).encode(), SIREN)
 
 
-@every_case("shape", ["personneMorale", "personnePhysique", "exploitation"])
-def test_each_kind_of_entity_is_mapped_to_company_fields(shape: str) -> None:
-    assert read(formality(shape)).fields == CompanyFields(
+@every_case("kind", ["personneMorale", "personnePhysique", "exploitation"])
+def test_each_kind_of_entity_is_mapped_to_company_fields(kind: str) -> None:
+    assert read(formality(kind)).fields == CompanyFields(
         siret=SIRET,
         legal_name="DANONE",
         trade_name="GERVAIS",
@@ -240,7 +240,7 @@ def test_each_kind_of_entity_is_mapped_to_company_fields(shape: str) -> None:
 
 
 @every_case(
-    ("who", "field", "value"),
+    ("entity", "field", "value"),
     [
         ({"identite": PERSON}, "legal_name", "Odile MARTEL"),
         (
@@ -281,16 +281,16 @@ def test_each_kind_of_entity_is_mapped_to_company_fields(shape: str) -> None:
     ],
 )
 def test_variants_of_the_response_are_mapped(
-    who: dict[str, object], field: str, value: object
+    entity: dict[str, object], field: str, value: object
 ) -> None:
-    assert getattr(read(formality(**who)).fields, field) == value
+    assert getattr(read(formality(**entity)).fields, field) == value
 
 
-def described(name: str) -> dict[str, object]:
+def entity_named(name: str) -> dict[str, object]:
     return {"identite": {"entreprise": {"denomination": name}}}
 
 
-COMPANY, TRADER, FARM = described("COMPANY"), described("TRADER"), described("FARM")
+COMPANY, TRADER, FARM = entity_named("COMPANY"), entity_named("TRADER"), entity_named("FARM")
 SOMEWHERE = {"adresseEntreprise": {"adresse": {"commune": "PARIS"}}}
 
 

@@ -195,7 +195,7 @@ def test_an_empty_errors_field_is_no_failure(errors: object) -> None:
 
 
 @every_case(
-    ("text", "bucket"),
+    ("extensions", "bucket"),
     [
         (costing(1990), BucketStatus(1990.0, 2000.0, 100.0)),
         (costing(-3), BucketStatus(-3.0, 2000.0, 100.0)),
@@ -214,7 +214,7 @@ def test_an_empty_errors_field_is_no_failure(errors: object) -> None:
     ],
 )
 def test_the_bucket_status_is_returned_from_every_response(
-    text: dict[str, Any], bucket: BucketStatus | None
+    extensions: dict[str, Any], bucket: BucketStatus | None
 ) -> None:
     for answered, status in (
         (catalogue(), 200),
@@ -222,7 +222,7 @@ def test_the_bucket_status_is_returned_from_every_response(
         ({"errors": "no"}, 429),
         ({"data": 7}, 200),
     ):
-        body = json.dumps(answered | text).encode()
+        body = json.dumps(answered | extensions).encode()
         assert (
             page(lambda _, body=body, status=status: httpx.Response(status, content=body)).bucket
             == bucket

@@ -30,11 +30,11 @@ class Permits:
 
     def __init__(self) -> None:
         self.held: set[object] = set()
-        self.asked = Counter[str]()
+        self.calls = Counter[str]()
         self.failing: set[str] = set()
 
     def record(self, call: str) -> None:
-        self.asked[call] += 1
+        self.calls[call] += 1
         if call in self.failing:
             raise UNAVAILABLE
 
@@ -95,7 +95,7 @@ def test_all_tasks_run_and_never_exceed_the_semaphore_limit(permits: Permits) ->
     for _ in range(2):  # each time in a new event loop
         asyncio.run(use_semaphore())
     assert (counter.most, counter.entered, permits.held) == (3, 24, set())
-    assert permits.asked["acquire"] == 6, "tasks of one process hand permits over"
+    assert permits.calls["acquire"] == 6, "tasks of one process hand permits over"
 
 
 def test_tasks_that_end_together_hand_one_permit_to_one_waiting_task(permits: Permits) -> None:
@@ -176,7 +176,7 @@ def test_a_held_permit_is_extended_and_survives_an_outage(permits: Permits) -> N
         async with Semaphore(permits, "crm", 1, "me", ttl_seconds=60).acquire():
             for beats in range(1, 9):
                 advance_time(15)
-                await wait_until_async(lambda beats=beats: permits.asked["extend"] == beats)
+                await wait_until_async(lambda beats=beats: permits.calls["extend"] == beats)
                 permits.failing = {"extend", "release"} if beats > 3 else set()
             return "result"
 
@@ -200,7 +200,7 @@ def test_polling_for_a_permit_backs_off_with_one_call_per_round(
     monkeypatch.setattr(semaphore_module.asyncio, "sleep", sleep)
     asyncio.run(semaphore._wait())
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    assert permits.asked["acquire"] == 7
+    assert permits.calls["acquire"] == 7
 
 
 class FixedLimiter:
@@ -213,15 +213,15 @@ class FixedLimiter:
         return self.waits.pop(0)
 
 
-def counted_by_a_thread(limiter: CountedRateLimiter) -> float | None:
+def count_in_thread(limiter: CountedRateLimiter) -> float | None:
     return limiter.reserve("language-model", Rate(60, 60))
 
 
-def counted_by_a_task(limiter: CountedRateLimiter) -> float | None:
+def count_in_task(limiter: CountedRateLimiter) -> float | None:
     return asyncio.run(reserve(limiter, "language-model", Rate(60, 60)))
 
 
-@every_case("reserve_one", [counted_by_a_thread, counted_by_a_task])
+@every_case("reserve_one", [count_in_thread, count_in_task])
 def test_rate_limit_waits_are_counted_per_provider(
     reserve_one: Callable[[CountedRateLimiter], float | None],
 ) -> None:
@@ -239,26 +239,26 @@ RATE = Rate(60, 60)
 
 class Limiter:
     def __init__(self, wait: float) -> None:
-        self.wait, self.asked, self.out = wait, 0, False
+        self.wait, self.calls, self.is_out = wait, 0, False
 
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
-        self.asked += 1
-        if self.out:
+        self.calls += 1
+        if self.is_out:
             raise TransientError("Redis does not answer.")
         return self.wait
 
 
-def by_a_thread(limiter: FailoverRateLimiter) -> float | None:
+def in_thread(limiter: FailoverRateLimiter) -> float | None:
     return limiter.reserve("k", RATE)
 
 
-def by_a_task(limiter: FailoverRateLimiter) -> float | None:
+def in_task(limiter: FailoverRateLimiter) -> float | None:
     return asyncio.run(reserve(limiter, "k", RATE))
 
 
-@every_case("reserve_one", [by_a_thread, by_a_task])
+@every_case("reserve_one", [in_thread, in_task])
 def test_the_second_limiter_is_used_only_during_an_outage_of_the_first(
     reserve_one: Callable[[FailoverRateLimiter], float | None],
 ) -> None:
@@ -266,13 +266,13 @@ def test_the_second_limiter_is_used_only_during_an_outage_of_the_first(
     first, second = Limiter(1.0), Limiter(2.0)
     limiter = FailoverRateLimiter(first, second, Outage(15, lambda: now[0]))
     assert reserve_one(limiter) == 1.0
-    first.out = True
+    first.is_out = True
     assert [reserve_one(limiter) for _ in range(3)] == [2.0, 2.0, 2.0]
-    assert first.asked == 2, "no calls during the outage"
-    first.out = False
+    assert first.calls == 2, "no calls during the outage"
+    first.is_out = False
     now[0] += 15
     assert reserve_one(limiter) == 1.0
-    assert second.asked == 3
+    assert second.calls == 3
 
 
 def test_permits_come_from_the_second_store_during_an_outage_of_the_first() -> None:
@@ -283,18 +283,18 @@ def test_permits_come_from_the_second_store_during_an_outage_of_the_first() -> N
     async def use() -> None:
         held = await permits.acquire("model", 1, "me", 30.0)
         assert held is not None
-        first.out = True
+        first.is_out = True
         await held.extend(30.0)
         for _ in range(3):
             permit = await permits.acquire("model", 1, "me", 30.0)
             assert permit is not None
             await permit.release()
         await held.release()
-        assert (first.asked, second.asked) == (["acquire", "extend"], ["acquire", "release"] * 3)
-        first.out = False
+        assert (first.calls, second.calls) == (["acquire", "extend"], ["acquire", "release"] * 3)
+        first.is_out = False
         now[0] += 15
         assert await permits.acquire("model", 1, "me", 30.0)
-        assert first.asked == ["acquire", "extend", "acquire"]
+        assert first.calls == ["acquire", "extend", "acquire"]
 
     asyncio.run(use())
 
@@ -303,12 +303,12 @@ class FakePermits:
     """A permit store whose permits are itself."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.out = False
+        self.calls: list[str] = []
+        self.is_out = False
 
     def record(self, call: str) -> None:
-        self.asked.append(call)
-        if self.out:
+        self.calls.append(call)
+        if self.is_out:
             raise TransientError("Redis does not answer.")
 
     async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "FakePermits":

@@ -33,12 +33,12 @@ def test_counts_that_are_put_back_are_added_to_newer_ones() -> None:
 
 
 @every_case(
-    ("value", "written"), [('a"b', 'a\\"b'), ("a\\b", "a\\\\b"), ("a\nb", "a\\nb"), ("é", "é")]
+    ("value", "escaped"), [('a"b', 'a\\"b'), ("a\\b", "a\\\\b"), ("a\nb", "a\\nb"), ("é", "é")]
 )
-def test_label_values_are_escaped_for_prometheus(value: str, written: str) -> None:
+def test_label_values_are_escaped_for_prometheus(value: str, escaped: str) -> None:
     meter = Meter()
     meter.count("a", label=value)
-    assert list(meter.drain()) == [("a", f'label="{written}"')]
+    assert list(meter.drain()) == [("a", f'label="{escaped}"')]
 
 
 def test_no_count_is_lost_between_threads() -> None:

@@ -186,7 +186,7 @@ def test_any_retry_after_header_is_parsed_without_error(header: str) -> None:
     assert seconds is None or (seconds >= 1 and NOW + timedelta(seconds=seconds) > NOW)
 
 
-SPREAD = Backoff(base_seconds=2, cap_seconds=60, jitter=0.25)
+WITH_JITTER = Backoff(base_seconds=2, cap_seconds=60, jitter=0.25)
 # Name; retry number; Retry-After; shortest and longest delay, without and with jitter.
 WAITS = (
     ("no Retry-After", 2, None, (4, 4), (3, 5)),
@@ -199,9 +199,9 @@ WAITS = (
 
 def test_the_larger_of_retry_after_and_back_off_applies_with_jitter() -> None:
     wrong = []
-    for name, n, asked, plain, spread in WAITS:
-        waited = Backoff(base_seconds=2, cap_seconds=60).wait(n, asked, Random(1))
-        waits = [SPREAD.wait(n, asked, Random(seed)) for seed in range(200)]
+    for name, n, retry_after, plain, spread in WAITS:
+        waited = Backoff(base_seconds=2, cap_seconds=60).wait(n, retry_after, Random(1))
+        waits = [WITH_JITTER.wait(n, retry_after, Random(seed)) for seed in range(200)]
         is_spread = len(set(waits)) > 100
         if waited != plain[0] or min(waits) < spread[0] or max(waits) > spread[1] or not is_spread:
             wrong.append((name, waited, min(waits), max(waits)))

@@ -304,7 +304,7 @@ def test_the_most_recent_due_is_the_one_a_minute_scan_finds(
 
 
 @every_case(
-    ("texts", "coming"),
+    ("texts", "expected"),
     [
         ([], []),
         (["0 9 * * *"], ["02-27 09:00", "02-28 09:00", "03-01 09:00", "03-02 09:00"]),
@@ -320,11 +320,11 @@ def test_the_most_recent_due_is_the_one_a_minute_scan_finds(
     ],
 )
 def test_several_crons_are_merged_in_order_without_duplicates(
-    texts: list[str], coming: list[str]
+    texts: list[str], expected: list[str]
 ) -> None:
     after = datetime(2027, 2, 27, 8, 0, tzinfo=UTC)
     merged = occurrences_of([Cron.parse(text) for text in texts], zone("UTC"), after)
-    assert [f"{at:%m-%d %H:%M}" for at in islice(merged, 4)] == coming
+    assert [f"{at:%m-%d %H:%M}" for at in islice(merged, 4)] == expected
 
 
 @every_case("name", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"])

@@ -23,21 +23,27 @@ from automation_pipeline_tests.cases import every_case
 MONDAY = datetime(2026, 5, 4, tzinfo=UTC)
 
 
-def timing(cron: str = "0 * * * *", zone: str = "UTC", **result: Any) -> Timing:
-    return read_timing(TimingFields(seed="s", cron_expression=cron, timezone=zone, **result))
+def timing(cron: str = "0 * * * *", zone: str = "UTC", **fields: Any) -> Timing:
+    return read_timing(TimingFields(seed="s", cron_expression=cron, timezone=zone, **fields))
 
 
-def nominal(of: Timing, count: int, after: datetime = MONDAY) -> list[str]:
-    return [f"{one.scheduled_for:%d %H:%M}" for one in islice(planned_after(of, after), count)]
+def nominal(schedule: Timing, count: int, after: datetime = MONDAY) -> list[str]:
+    return [
+        f"{one.scheduled_for:%d %H:%M}" for one in islice(planned_after(schedule, after), count)
+    ]
 
 
-def effective(of: Timing, count: int, after: datetime = MONDAY) -> list[str]:
-    return [f"{one.effective_for:%d %H:%M}" for one in islice(planned_after(of, after), count)]
+def effective(schedule: Timing, count: int, after: datetime = MONDAY) -> list[str]:
+    return [
+        f"{one.effective_for:%d %H:%M}" for one in islice(planned_after(schedule, after), count)
+    ]
 
 
 def test_a_weekday_cron_is_due_on_five_days_per_week() -> None:
-    of = timing("0 9 * * 1-5")
-    assert [one.scheduled_for.isoweekday() for one in islice(planned_after(of, MONDAY), 10)] == [
+    schedule = timing("0 9 * * 1-5")
+    assert [
+        one.scheduled_for.isoweekday() for one in islice(planned_after(schedule, MONDAY), 10)
+    ] == [
         1,
         2,
         3,
@@ -47,7 +53,7 @@ def test_a_weekday_cron_is_due_on_five_days_per_week() -> None:
 
 
 @every_case(
-    ("text", "expected"),
+    ("fields", "expected"),
     [
         ({"start_at": MONDAY + timedelta(hours=5)}, ["04 05:00", "04 06:00"]),
         ({"start_at": MONDAY + timedelta(hours=5, minutes=1)}, ["04 06:00", "04 07:00"]),
@@ -57,14 +63,14 @@ def test_a_weekday_cron_is_due_on_five_days_per_week() -> None:
     ],
 )
 def test_the_start_and_end_of_a_schedule_are_inclusive(
-    text: dict[str, Any], expected: list[str]
+    fields: dict[str, Any], expected: list[str]
 ) -> None:
-    assert nominal(timing(**text), 2) == expected
+    assert nominal(timing(**fields), 2) == expected
 
 
 def test_excluded_days_are_days_in_the_zone_of_the_schedule() -> None:
-    of = timing("30 23 * * *", "Europe/Paris", excluded_on=("2026-05-05",))
-    assert nominal(of, 3) == ["04 21:30", "06 21:30", "07 21:30"]
+    schedule = timing("30 23 * * *", "Europe/Paris", excluded_on=("2026-05-05",))
+    assert nominal(schedule, 3) == ["04 21:30", "06 21:30", "07 21:30"]
 
 
 def test_a_schedule_with_every_day_excluded_is_never_due() -> None:
@@ -73,20 +79,20 @@ def test_a_schedule_with_every_day_excluded_is_never_due() -> None:
 
 
 def test_a_clamped_due_time_starts_with_the_window_and_keeps_its_instant() -> None:
-    of = timing("0 */4 * * *", window_start="22:00", window_end="06:00")
-    assert effective(of, 5) == ["04 04:00", "04 22:00", "05 00:00", "05 04:00", "05 22:00"]
-    assert nominal(of, 5) == ["04 04:00", "04 20:00", "05 00:00", "05 04:00", "05 20:00"]
+    schedule = timing("0 */4 * * *", window_start="22:00", window_end="06:00")
+    assert effective(schedule, 5) == ["04 04:00", "04 22:00", "05 00:00", "05 04:00", "05 22:00"]
+    assert nominal(schedule, 5) == ["04 04:00", "04 20:00", "05 00:00", "05 04:00", "05 20:00"]
 
 
 def test_a_cutoff_excludes_the_last_minutes_of_a_window() -> None:
-    of = timing(
+    schedule = timing(
         "30 * * * *",
         window_start="02:00",
         window_end="06:00",
         window_policy="FILTER",
         cutoff_minutes=60,
     )
-    assert effective(of, 4) == ["04 02:30", "04 03:30", "04 04:30", "05 02:30"]
+    assert effective(schedule, 4) == ["04 02:30", "04 03:30", "04 04:30", "05 02:30"]
 
 
 @every_case(
@@ -110,10 +116,10 @@ def test_a_cutoff_longer_than_the_window_is_rejected(minutes: int) -> None:
         window.shortened(minutes)
 
 
-@every_case("text", [{"cron": "0 2 * * * *"}, {"cron": "0 24 * * *"}, {"zone": "Mars/Olympus"}])
-def test_an_invalid_cron_or_zone_is_rejected(text: dict[str, str]) -> None:
+@every_case("fields", [{"cron": "0 2 * * * *"}, {"cron": "0 24 * * *"}, {"zone": "Mars/Olympus"}])
+def test_an_invalid_cron_or_zone_is_rejected(fields: dict[str, str]) -> None:
     with pytest.raises(InvalidInputError):
-        timing(**text)
+        timing(**fields)
 
 
 def test_a_filter_that_drops_every_due_time_is_detected() -> None:
@@ -148,8 +154,12 @@ def test_jitter_does_not_reach_into_an_excluded_day(seed: str) -> None:
 
 @given(st.integers(1, 86_400))
 def test_jitter_does_not_leave_the_window(jitter: int) -> None:
-    of = timing("*/20 * * * *", window_start="22:00", window_end="06:00", jitter_seconds=jitter)
-    assert all(of.is_open(one.effective_for) for one in islice(planned_after(of, MONDAY), 20))
+    schedule = timing(
+        "*/20 * * * *", window_start="22:00", window_end="06:00", jitter_seconds=jitter
+    )
+    assert all(
+        schedule.is_open(one.effective_for) for one in islice(planned_after(schedule, MONDAY), 20)
+    )
 
 
 @given(

@@ -100,7 +100,7 @@ def test_an_insisting_policy_retries_rejected_deliveries_up_to_its_attempts() ->
 
 
 @every_case(
-    ("expected", "becomes", "error"),
+    ("outcome", "becomes", "error"),
     [
         (None, SENT, None),
         (WebhookAnswer(204, ""), SENT, None),
@@ -111,12 +111,12 @@ def test_an_insisting_policy_retries_rejected_deliveries_up_to_its_attempts() ->
     ],
 )
 def test_every_result_of_an_attempt_becomes_a_delivery(
-    expected: WebhookAnswer | Exception | None, becomes: DeliveryStatus, error: str | None
+    outcome: WebhookAnswer | Exception | None, becomes: DeliveryStatus, error: str | None
 ) -> None:
     async def send() -> WebhookAnswer | None:
-        if isinstance(expected, Exception):
-            raise expected
-        return expected
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     delivery = asyncio.run(attempt(send(), 1, FIVE_ATTEMPTS))
     assert (delivery.status, delivery.attempts, delivery.error) == (becomes, 1, error)

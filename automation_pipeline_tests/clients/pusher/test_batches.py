@@ -9,8 +9,8 @@ from automation_pipeline_tests.storage.processes import event
 
 
 def test_an_event_has_one_entry_per_channel() -> None:
-    events = event("k", audit_id="a", fiche_id="1")
-    entries = entries_of(events, private=True, max_bytes=1000)
+    one_event = event("k", audit_id="a", fiche_id="1")
+    entries = entries_of(one_event, private=True, max_bytes=1000)
     data = '{"key":"k","audit_id":"a","fiche_id":"1"}'
     assert entries == (
         Entry("private-audit-a", "run.completed", data),

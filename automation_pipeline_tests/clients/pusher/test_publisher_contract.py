@@ -46,19 +46,19 @@ def fake() -> Provider:
 
 def pusher(url: str) -> Provider:
     def published() -> list[str]:
-        return [json.loads(events["data"])["key"] for events in published_events(url)]
+        return [json.loads(shown["data"])["key"] for shown in published_events(url)]
 
     def poison(key: str) -> Event:
         """An event name that Pusher rejects as too long."""
-        events = event(key)
+        valid = event(key)
         return Event(
-            events.tenant_id,
+            valid.tenant_id,
             key,
             "n" * 201,
             "test",
-            events.correlation_id,
-            events.occurred_at,
-            events.payload,
+            valid.correlation_id,
+            valid.occurred_at,
+            valid.payload,
         )
 
     def start_outage() -> None:
@@ -92,24 +92,24 @@ def test_publishing_no_events_publishes_nothing(provider: Provider) -> None:
 def test_an_outage_is_transient_and_a_retry_publishes_all_events(provider: Provider) -> None:
     events = [event(f"event {number}") for number in range(12)]
     provider.start_outage()
-    away = provider.publish(events)
-    assert (away.out, provider.published()) == (0, [])
-    assert isinstance(away.stopped, TransientError)
+    result = provider.publish(events)
+    assert (result.out, provider.published()) == (0, [])
+    assert isinstance(result.stopped, TransientError)
     provider.end_outage()
     assert provider.publish(events) == PublishResult(12)
     assert provider.published() == [f"event {number}" for number in range(12)]
 
 
-@pytest.mark.parametrize("place", [0, 3, 11, 24])
+@pytest.mark.parametrize("position", [0, 3, 11, 24])
 def test_a_refused_event_is_reported_by_position_after_earlier_events_are_published(
-    provider: Provider, place: int
+    provider: Provider, position: int
 ) -> None:
     events = [event(f"event {number}") for number in range(25)]
-    events[place] = provider.poison("poison")
+    events[position] = provider.poison("poison")
     stopped = provider.publish(events)
-    assert stopped.out == place
+    assert stopped.out == position
     assert isinstance(stopped.stopped, AutomationError)
     assert not isinstance(stopped.stopped, TransientError)
-    assert provider.published() == [f"event {number}" for number in range(place)]
-    assert provider.publish(events[place + 1 :]) == PublishResult(24 - place)
-    assert provider.published() == [f"event {number}" for number in range(25) if number != place]
+    assert provider.published() == [f"event {number}" for number in range(position)]
+    assert provider.publish(events[position + 1 :]) == PublishResult(24 - position)
+    assert provider.published() == [f"event {number}" for number in range(25) if number != position]

@@ -37,12 +37,12 @@ def publish_error(url: str, **how: Any) -> Exception | None:
 
 
 def test_an_event_reaches_each_of_its_channels_with_its_payload(simulator_url: str) -> None:
-    events = event("k", audit_id="a:1", fiche_id="7", text="é" * 100)
-    assert asyncio.run(channels(simulator_url).publish([events])) == PublishResult(1)
+    sent = event("k", audit_id="a:1", fiche_id="7", text="é" * 100)
+    assert asyncio.run(channels(simulator_url).publish([sent])) == PublishResult(1)
     shown = published_events(simulator_url)
     assert [event["channels"] for event in shown] == [["private-audit-a_1"], ["private-fiche-7"]]
     assert {event["name"] for event in shown} == {"run.completed"}
-    assert [json.loads(event["data"]) for event in shown] == [dict(events.payload)] * 2
+    assert [json.loads(event["data"]) for event in shown] == [dict(sent.payload)] * 2
 
 
 def test_without_private_channels_names_have_no_prefix(simulator_url: str) -> None:
@@ -232,17 +232,17 @@ def signature(text: str) -> str:
 
 
 def test_authentication_for_a_private_channel_is_bound_to_one_socket() -> None:
-    opened = channels("http://127.0.0.1").authenticate("private-fiche-7", "12.34", ANNA)
-    assert opened == {"auth": signature("12.34:private-fiche-7")}
+    authentication = channels("http://127.0.0.1").authenticate("private-fiche-7", "12.34", ANNA)
+    assert authentication == {"auth": signature("12.34:private-fiche-7")}
 
 
 def test_authentication_for_a_presence_channel_includes_the_member() -> None:
-    opened = channels("http://127.0.0.1").authenticate("presence-global", "12.34", ANNA)
-    assert json.loads(opened["channel_data"]) == {
+    authentication = channels("http://127.0.0.1").authenticate("presence-global", "12.34", ANNA)
+    assert json.loads(authentication["channel_data"]) == {
         "user_id": "user:7",
         "user_info": {"name": "Anna"},
     }
-    assert opened["auth"] == signature(f"12.34:presence-global:{opened['channel_data']}")
+    assert authentication["auth"] == signature(f"12.34:presence-global:{authentication['channel_data']}")
 
 
 @every_case(
