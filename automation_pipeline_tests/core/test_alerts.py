@@ -88,13 +88,40 @@ def test_long_texts_are_cut_to_the_limits_of_pagerduty() -> None:
 
 
 def test_fields_that_are_not_set_are_omitted_from_alert_messages() -> None:
-    late = alert("It is late.", subject="scheduler", orgId=None)
-    event = AlertReceiver("https://hooks.test", "pagerduty", "key-1").message_of(late)
-    assert event["dedup_key"] == "org_jobs.alert:oldest_due:scheduler"
-    assert AlertReceiver("https://hooks.test", "slack").message_of(late)["text"] == (
-        "WARNING: oldest_due (org_jobs.alert)\nIt is late.\nsubject: scheduler\n"
-        "raisedAt: 2026-05-04T10:00:00.000Z"
-    )
+    late = alert("It is <late>.", subject="scheduler", orgId=None)
+    about = {"subject": "scheduler", "orgId": None}
+    assert AlertReceiver("https://hooks.test").message_of(late) == {
+        "event": "org_jobs.alert",
+        "alert": {
+            "id": "1",
+            "name": "oldest_due",
+            "severity": "warning",
+            "message": "It is <late>.",
+            "raisedAt": "2026-05-04T10:00:00.000Z",
+            **about,
+        },
+    }
+    assert AlertReceiver("https://hooks.test", "pagerduty", "key-1").message_of(late) == {
+        "routing_key": "key-1",
+        "event_action": "trigger",
+        "dedup_key": "org_jobs.alert:oldest_due:scheduler",
+        "payload": {
+            "summary": "It is <late>.",
+            "source": "automation-pipeline",
+            "severity": "warning",
+            "timestamp": "2026-05-04T10:00:00.000Z",
+            "group": "org_jobs.alert",
+            "class": "oldest_due",
+            "custom_details": {"id": "1", **about},
+        },
+    }
+    assert AlertReceiver("https://hooks.test", "slack").message_of(late) == {
+        "text": "WARNING: oldest_due (org_jobs.alert)\nIt is &lt;late&gt;.\nsubject: scheduler\n"
+        "raisedAt: 2026-05-04T10:00:00.000Z",
+        "mrkdwn": False,
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
 
 
 def test_the_repr_of_a_receiver_does_not_contain_the_routing_key() -> None:

@@ -3,6 +3,8 @@
 from automation_pipeline.core.errors import InvalidInputError, PermanentError, sentence_of
 from automation_pipeline_tests.cases import every_case
 
+MANY = (("f", "x."),) * 51
+
 
 @every_case(
     ("error", "expected"),
@@ -14,6 +16,8 @@ from automation_pipeline_tests.cases import every_case
         (InvalidInputError("Invalid rule", (("a", "is b"), ("", "c"))), "Invalid rule: a: is b; c"),
         (InvalidInputError("Say one of them."), "Say one of them."),
         (PermanentError("Two\nlines."), "Two lines."),
+        (InvalidInputError("No.", MANY[:50]), "No: " + "; ".join(["f: x"] * 50)),
+        (InvalidInputError("No.", MANY), "No: " + "; ".join(["f: x"] * 50) + " (and 1 more)"),
     ],
 )
 def test_an_error_is_one_line_with_each_field_at_fault(error: Exception, expected: str) -> None:

@@ -14,6 +14,12 @@ def test_a_file_replaces_an_earlier_one_and_creates_its_folder(tmp_path: Path) -
     write_whole(path, b"two")
     assert path.read_bytes() == b"two"
     assert list(path.parent.iterdir()) == [path]
+    folders = (path.parent, path.parent.parent)
+    assert [oct(entry.stat().st_mode & 0o777) for entry in (path, *folders)] == [
+        "0o644",
+        "0o700",
+        "0o700",
+    ]
 
 
 def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
@@ -24,8 +30,11 @@ def test_a_failed_write_leaves_no_temporary_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
-@pytest.mark.parametrize("name", ["file/below", "nul\0"])
-def test_an_impossible_path_raises_a_readable_error(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("file/below", "Not a directory"), ("nul\0", "it is not a valid file name")],
+)
+def test_an_impossible_path_raises_a_readable_error(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(PermanentError, match="cannot be written: "):
+    with pytest.raises(PermanentError, match=rf"cannot be written: {reason}\.$"):
         write_whole(tmp_path / name, b"content")

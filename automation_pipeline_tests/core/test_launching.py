@@ -19,76 +19,126 @@ STOPPED = DagsterFacts(
 )
 DEAD = DagsterFacts(has_instance=True, heartbeat_seconds=600)
 
+TICKING = DagsterFacts(heartbeat_seconds=20)
+SEVERAL_STOPPED = DagsterFacts(
+    has_instance=True, heartbeat_seconds=20, stopped_sensors=("due_schedules", "another")
+)
+BROKEN_ALONE = DagsterFacts(location_error="ImportError: no module x")
+
+
+def no_daemon(last: str, more: str = "") -> tuple[str, str]:
+    start = "`dagster dev` or `dagster-daemon run` starts it"
+    return "NO_DAEMON", f"Dagster's daemon has no heartbeat ({last}): {start}{more}"
+
+
+def heartbeat(seconds: float) -> DagsterFacts:
+    return DagsterFacts(heartbeat_seconds=seconds)
+
+
+NEVER = no_daemon("there was none yet")
+LOCATION = "the code location automation_pipeline.definitions"
+DOES_NOT_LOAD = (
+    "CODE_LOCATION",
+    f"Dagster's daemon runs, but {LOCATION} does not load: ImportError: no module x",
+)
+NO_TICKS = (
+    "CODE_LOCATION",
+    f"Dagster's daemon runs, but no sensor of {LOCATION} ticks: it does not load there, and the daemon's log says why",
+)
+STOPPED_SENSOR = (
+    "SENSOR_STOPPED",
+    "A sensor is stopped in Dagster: launch_requests. Start it on the page Automation",
+)
+OFFERS_NOTHING = (
+    "SENSOR_STOPPED",
+    "Dagster's daemon ticks, but its sensor launch_requests offers nothing: it is stopped, or it fails",
+)
+
 # Name; requests; seconds since the last sensor tick; facts from Dagster; seconds waited; expected
-# code and part of the message.
+# code and message.
 CASES = (
-    ("refused", REFUSED, 1.0, None, 1, "REQUEST_REFUSED", "The run queue refuses it"),
     (
-        "no daemon ever, no DAGSTER_HOME",
-        WAITING,
+        "refused",
+        REFUSED,
+        1.0,
         None,
-        DagsterFacts(),
-        12,
-        "NO_DAEMON",
-        "there was none yet",
+        1,
+        ("REQUEST_REFUSED", "The request was refused: The run queue refuses it."),
     ),
-    ("no daemon, Dagster not checked yet", WAITING, None, None, 12, "NO_DAEMON", "no heartbeat"),
-    ("daemon gone for minutes", WAITING, 600.0, DEAD, 12, "NO_DAEMON", "the last was 10 min ago"),
-    ("daemon just killed", WAITING, 17.0, ALIVE, 12, "NO_DAEMON", "the last was 17 s ago"),
-    ("daemon killed after the offer", OFFERED, 75.0, ALIVE, 90, "NO_DAEMON", "heartbeat"),
+    ("no daemon ever, no DAGSTER_HOME", WAITING, None, DagsterFacts(), 12, NEVER),
+    ("no daemon, Dagster not checked yet", WAITING, None, None, 12, NEVER),
+    ("daemon gone for minutes", WAITING, 600.0, DEAD, 12, no_daemon("the last was 10 min ago")),
+    ("daemon gone for two minutes", WAITING, 119.0, None, 12, no_daemon("the last was 119 s ago")),
+    ("daemon gone for longer", WAITING, 120.0, None, 12, no_daemon("the last was 2 min ago")),
+    ("daemon gone for an hour", WAITING, 7199.0, None, 12, no_daemon("the last was 120 min ago")),
+    ("daemon gone for hours", WAITING, 7200.0, None, 12, no_daemon("the last was 2 h ago")),
+    ("daemon just killed", WAITING, 17.0, ALIVE, 12, no_daemon("the last was 17 s ago")),
+    ("daemon killed after the offer", OFFERED, 75.0, ALIVE, 90, no_daemon("the last was 20 s ago")),
     (
         "no daemon and a broken location",
         WAITING,
         None,
-        DagsterFacts(location_error="E"),
+        BROKEN_ALONE,
         12,
-        "NO_DAEMON",
-        "does not load",
+        no_daemon(
+            "there was none yet",
+            "; its code location automation_pipeline.definitions does not load either: ImportError: no module x",
+        ),
     ),
-    ("location broken", WAITING, None, BROKEN, 12, "CODE_LOCATION", "ImportError: no module x"),
+    ("heartbeat just in time", WAITING, None, heartbeat(45), 31, NO_TICKS),
+    ("heartbeat too old", WAITING, None, heartbeat(45.1), 31, no_daemon("the last was 45 s ago")),
+    ("ticks stopped before the heartbeat", WAITING, 80.1, heartbeat(20), 31, NO_TICKS),
     (
-        "location broken since an hour",
+        "ticks stopped with the heartbeat",
         WAITING,
-        3600.0,
-        BROKEN,
-        12,
-        "CODE_LOCATION",
-        "does not load",
+        80.0,
+        heartbeat(20),
+        31,
+        no_daemon("the last was 20 s ago"),
     ),
-    ("daemon is starting", WAITING, None, ALIVE, 12, None, ""),
+    ("location broken", WAITING, None, BROKEN, 12, DOES_NOT_LOAD),
+    ("location broken since an hour", WAITING, 3600.0, BROKEN, 12, DOES_NOT_LOAD),
+    ("daemon is starting", WAITING, None, ALIVE, 12, None),
+    ("daemon is starting for long", WAITING, None, ALIVE, 29.9, None),
+    ("location broken on another host only", WAITING, None, ALIVE, 30, NO_TICKS),
+    ("all sensors stopped", WAITING, None, STOPPED, 12, STOPPED_SENSOR),
     (
-        "location broken on another host only",
+        "several sensors stopped",
         WAITING,
         None,
-        ALIVE,
-        31,
-        "CODE_LOCATION",
-        "no sensor",
+        SEVERAL_STOPPED,
+        12,
+        (
+            "SENSOR_STOPPED",
+            "A sensor is stopped in Dagster: another, due_schedules. Start it on the page Automation",
+        ),
     ),
-    ("all sensors stopped", WAITING, None, STOPPED, 12, "SENSOR_STOPPED", "launch_requests"),
-    ("the sensor is stopped", WAITING, 2.0, STOPPED, 12, "SENSOR_STOPPED", "launch_requests"),
+    ("the sensor is stopped", WAITING, 2.0, STOPPED, 12, STOPPED_SENSOR),
+    ("another sensor is stopped", WAITING, 2.0, SEVERAL_STOPPED, 12, None),
+    ("the sensor offers nothing", WAITING, 2.0, DagsterFacts(), 30, OFFERS_NOTHING),
+    ("the sensor has not offered yet", WAITING, 2.0, DagsterFacts(), 29.9, None),
+    ("it takes a moment", WAITING, 15.0, ALIVE, 12, None),
+    ("Dagster has it", OFFERED, 2.0, DagsterFacts(), 300, None),
+    ("Dagster has it and is busy", OFFERED, 60.0, ALIVE, 60, None),
+    ("Dagster was busy for too long", OFFERED, 60.1, ALIVE, 60, no_daemon("the last was 20 s ago")),
     (
-        "the sensor offers nothing",
-        WAITING,
-        2.0,
-        DagsterFacts(),
-        31,
-        "SENSOR_STOPPED",
-        "launch_requests",
+        "some requests wait",
+        OFFERED | {"j": (LaunchState.WAITING, None)},
+        40.0,
+        TICKING,
+        60,
+        no_daemon("the last was 20 s ago"),
     ),
-    ("it takes a moment", WAITING, 2.0, ALIVE, 12, None, ""),
-    ("Dagster has it", OFFERED, 2.0, DagsterFacts(), 300, None, ""),
-    ("Dagster has it and is busy", OFFERED, 40.0, ALIVE, 60, None, ""),
-    ("requests are not known, daemon ticks", {}, 2.0, None, 12, None, ""),
-    ("requests are not known, no daemon", {}, None, None, 12, "NO_DAEMON", "heartbeat"),
+    ("requests are not known, daemon ticks", {}, 2.0, None, 12, None),
+    ("requests are not known, no daemon", {}, None, None, 12, NEVER),
 )
 
 
 def test_the_launch_obstacle_names_what_is_missing() -> None:
     wrong = []
-    for name, requests, tick, dagster, waited, code, part in CASES:
-        found = launch_obstacle(LaunchFacts(requests, tick, dagster, waited))
-        message = (None, "") if found is None else (found.code, str(found))
-        if message[0] != code or part not in message[1]:
-            wrong.append((name, message))
+    for name, requests, tick, dagster, waited, expected in CASES:
+        obstacle = launch_obstacle(LaunchFacts(requests, tick, dagster, waited))
+        found = None if obstacle is None else (obstacle.code, str(obstacle))
+        if found != expected or (obstacle is not None and obstacle.details != {}):
+            wrong.append((name, found))
     assert wrong == []
