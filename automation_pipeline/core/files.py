@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from automation_pipeline.core.errors import PermanentError
@@ -32,8 +33,8 @@ def write_whole(path: Path, content: bytes) -> None:
 def make_private_folder(folder: Path) -> None:
     """Create the folder and its missing parents with mode 0700. Existing folders keep their mode."""
     for path in reversed([folder, *folder.parents]):
-        if not path.exists():
-            path.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
 
 
 def make_private_file(path: Path) -> bool:

@@ -99,9 +99,8 @@ def _pending(delivery: Delivery, policy: DeliveryPolicy, retry_after: float | No
     """The delivery with its pause, or failed after the last attempt."""
     if delivery.attempts >= policy.attempts:
         return replace(delivery, status=DeliveryStatus.FAILED)
-    own = policy.backoff.delay(delivery.attempts, Random())
-    pause = min(max(own, retry_after or 0.0), LONGEST_PAUSE_SECONDS)
-    return replace(delivery, pause_seconds=pause)
+    pause = policy.backoff.wait(delivery.attempts, retry_after, Random())
+    return replace(delivery, pause_seconds=min(pause, LONGEST_PAUSE_SECONDS))
 
 
 class WebhookSender(Protocol):

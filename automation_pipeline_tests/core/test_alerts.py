@@ -88,7 +88,7 @@ def test_long_texts_are_cut_to_the_limits_of_pagerduty() -> None:
 
 
 def test_fields_that_are_not_set_are_omitted_from_alert_messages() -> None:
-    late = alert("It is <late>.", subject="scheduler", orgId=None)
+    late = alert('It is <late> & "new".', subject="scheduler", orgId=None)
     about = {"subject": "scheduler", "orgId": None}
     assert AlertReceiver("https://hooks.test").message_of(late) == {
         "event": "org_jobs.alert",
@@ -96,7 +96,7 @@ def test_fields_that_are_not_set_are_omitted_from_alert_messages() -> None:
             "id": "1",
             "name": "oldest_due",
             "severity": "warning",
-            "message": "It is <late>.",
+            "message": 'It is <late> & "new".',
             "raisedAt": "2026-05-04T10:00:00.000Z",
             **about,
         },
@@ -106,7 +106,7 @@ def test_fields_that_are_not_set_are_omitted_from_alert_messages() -> None:
         "event_action": "trigger",
         "dedup_key": "org_jobs.alert:oldest_due:scheduler",
         "payload": {
-            "summary": "It is <late>.",
+            "summary": 'It is <late> & "new".',
             "source": "automation-pipeline",
             "severity": "warning",
             "timestamp": "2026-05-04T10:00:00.000Z",
@@ -116,7 +116,7 @@ def test_fields_that_are_not_set_are_omitted_from_alert_messages() -> None:
         },
     }
     assert AlertReceiver("https://hooks.test", "slack").message_of(late) == {
-        "text": "WARNING: oldest_due (org_jobs.alert)\nIt is &lt;late&gt;.\nsubject: scheduler\n"
+        "text": 'WARNING: oldest_due (org_jobs.alert)\nIt is &lt;late&gt; &amp; "new".\nsubject: scheduler\n'
         "raisedAt: 2026-05-04T10:00:00.000Z",
         "mrkdwn": False,
         "unfurl_links": False,

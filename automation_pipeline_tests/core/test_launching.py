@@ -72,6 +72,7 @@ CASES = (
     ("daemon gone for longer", WAITING, 120.0, None, 12, no_daemon("the last was 2 min ago")),
     ("daemon gone for an hour", WAITING, 7199.0, None, 12, no_daemon("the last was 120 min ago")),
     ("daemon gone for hours", WAITING, 7200.0, None, 12, no_daemon("the last was 2 h ago")),
+    ("daemon gone for more hours", WAITING, 9001.0, None, 12, no_daemon("the last was 3 h ago")),
     ("daemon just killed", WAITING, 17.0, ALIVE, 12, no_daemon("the last was 17 s ago")),
     ("daemon killed after the offer", OFFERED, 75.0, ALIVE, 90, no_daemon("the last was 20 s ago")),
     (

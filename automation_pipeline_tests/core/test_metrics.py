@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automation_pipeline.core.metrics import BOUNDS_MS, BUCKETS, Meter, bucket_of
+from automation_pipeline.core.metrics import BOUNDS_MS, BUCKETS, Meter, bucket_of, observe
 from automation_pipeline_tests.cases import every_case
 
 
@@ -63,6 +63,12 @@ def test_no_count_is_lost_between_threads() -> None:
 )
 def test_bucket_bounds_are_inclusive(milliseconds: float, bucket: str) -> None:
     assert bucket_of(milliseconds) == bucket
+    meter = Meter()
+    observe(meter, "wait_ms", milliseconds)
+    assert meter.drain() == {
+        ("wait_ms_bucket", f'le="{bucket}"'): 1,
+        ("wait_ms_sum", ""): milliseconds,
+    }
 
 
 @given(milliseconds=st.floats(0, 1e9))

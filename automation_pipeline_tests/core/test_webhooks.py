@@ -56,7 +56,7 @@ PENDING, SENT, FAILED = DeliveryStatus.PENDING, DeliveryStatus.SENT, DeliverySta
 @every_case(
     ("status", "becomes"),
     [
-        (200, SENT), (201, SENT), (204, SENT), (299, SENT), (301, FAILED), (302, FAILED), (307, FAILED), (400, FAILED),
+        (200, SENT), (204, SENT), (299, SENT), (300, FAILED), (302, FAILED), (307, FAILED), (400, FAILED),
         (401, FAILED), (403, FAILED), (404, FAILED), (408, PENDING), (410, FAILED), (422, FAILED), (425, PENDING),
         (429, PENDING), (500, PENDING), (502, PENDING), (503, PENDING), (504, PENDING),
     ],
