@@ -105,9 +105,7 @@ class _StandardError(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line = self.format(record)
-            sys.stderr.write(line + "\n")
-            sys.stderr.flush()
+            sys.stderr.write(self.format(record) + "\n")
         except Exception:  # noqa: BLE001  a failure to log must not end the work
             self.handleError(record)
 

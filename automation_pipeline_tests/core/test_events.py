@@ -83,6 +83,7 @@ def test_a_long_channel_id_is_truncated() -> None:
         ),
         ("private-fiche-1900417", RealtimeChannel(ChannelKind.FICHE, "1900417")),
         ("private-job-automation-run-3", RealtimeChannel(ChannelKind.JOB, "automation-run-3")),
+        ("private-job-" + "x" * 188, RealtimeChannel(ChannelKind.JOB, "x" * 188)),
         ("private-global", RealtimeChannel(ChannelKind.GLOBAL)),
         ("presence-global", RealtimeChannel(ChannelKind.PRESENCE_GLOBAL)),
         ("presence-org-7", RealtimeChannel(ChannelKind.PRESENCE_ORG, "7")),

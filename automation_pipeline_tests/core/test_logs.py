@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from automation_pipeline.core.logs import NOISY, PACKAGE, configure_logs, correlated, log
+from automation_pipeline.core.logs import NOISY, PACKAGE, configure_logs, correlated, log, usable_id
 
 _log = log(f"{PACKAGE}.somewhere")
 
@@ -33,8 +33,11 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 def test_a_line_is_one_json_object_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("info", "json")
     with correlated("request-1"):
-        _log.info("The CRM answered", provider="crm", name="a", message="b", tries=2)
-    [line] = lines(capsys)
+        _log.info("The CRM answered", provider="crm", name="é", message="b", tries=2)
+    written = capsys.readouterr().err
+    assert '"name": "é"' in written
+    line = json.loads(written)
+    assert list(line)[:4] == ["timestamp", "level", "logger", "event"]
     at = datetime.fromisoformat(line.pop("timestamp"))
     assert at.tzinfo == UTC
     assert abs(datetime.now(UTC) - at) < timedelta(minutes=1)
@@ -43,7 +46,7 @@ def test_a_line_is_one_json_object_with_its_fields(capsys: pytest.CaptureFixture
         "logger": "automation_pipeline.somewhere",
         "event": "The CRM answered",
         "provider": "crm",
-        "name": "a",
+        "name": "é",
         "message": "b",
         "tries": 2,
         "correlation_id": "request-1",
@@ -64,11 +67,11 @@ def test_a_text_log_line_cannot_be_split_by_its_content(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logs("info", "text")
-    _log.warning("It is\nover: %s", "100 %", who="Anna B", empty="", word="x", many=[1, 2])
+    _log.warning("It is\nover: %s", "100 %", who="Anna É", empty="", word="x", many=[1, 2])
     output = capsys.readouterr().err
     assert output.count("\n") == 1
     assert output.endswith(
-        'Z warning automation_pipeline.somewhere: It is\\nover: 100 % who="Anna B" empty="" word=x many=[1, 2]\n'
+        'Z warning automation_pipeline.somewhere: It is\\nover: 100 % who="Anna É" empty="" word=x many=[1, 2]\n'
     )
 
 
@@ -113,6 +116,10 @@ def test_lines_below_the_level_are_omitted(
     for write in (_log.debug, _log.info, _log.warning, _log.error):
         write("message")
     assert len(lines(capsys)) == received
+    library = logging.getLogger("library")
+    for write in (library.debug, library.info, library.warning, library.error):
+        write("message")
+    assert len(lines(capsys)) == received
 
 
 def test_noisy_libraries_log_warnings_only(
@@ -136,6 +143,29 @@ def test_repeated_configuration_writes_every_line_once(
         configure_logs("info", form)
     _log.info("once")
     assert len(lines(capsys)) == 1
+    configure_logs("error", "json", of="package")
+    configure_logs("info", "json")
+    _log.info("at the new level")
+    assert len(lines(capsys)) == 1
+
+
+def test_a_failure_to_write_a_line_does_not_reach_the_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    configure_logs("info", "json")
+    failed: list[logging.LogRecord] = []
+    monkeypatch.setattr(logging.Handler, "handleError", lambda _self, record: failed.append(record))
+    monkeypatch.setattr("sys.stderr", None)
+    _log.info("lost")
+    assert [record.getMessage() for record in failed] == ["lost"]
+
+
+def test_an_invalid_correlation_id_is_replaced_by_a_new_one() -> None:
+    assert usable_id("a.B_1:-") == "a.B_1:-"
+    assert usable_id("x" * 128) == "x" * 128
+    for given in (None, "", "two words", "x" * 129):
+        assert len(usable_id(given)) == 32
+    assert usable_id(None) != usable_id(None)
 
 
 def test_in_a_host_process_only_lines_of_the_package_are_formatted(
