@@ -14,12 +14,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import httpx
 import pytest
 
 from automation_pipeline.clients import audio
 from automation_pipeline.clients.audio import AudioDownloader, AudioLimits, audio_guard, is_audio
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline.core.logs import correlated
 from automation_pipeline_tests.clients.keep_alive_server import running_keep_alive_server
+from automation_pipeline_tests.clients.mock_answers import with_client
 from automation_pipeline_tests.clients.speech_server import (
     AUDIO,
     KEY,
@@ -318,6 +321,33 @@ def test_recordings_from_one_host_share_a_connection() -> None:
             assert (server.targets, server.connections) == (["/rec/1.mp3", "/rec/2.mp3"], 1)
 
     asyncio.run(go())
+
+
+def test_a_download_has_time_limits_and_no_request_id() -> None:
+    requests: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(200, content=SOUND)
+
+    downloader = AudioDownloader(
+        now=lambda: NOW,
+        guard=audio_guard(["https://calls.test"]),
+        connections=1,
+        transport=httpx.MockTransport(answer),
+    )
+
+    async def download(client: AudioDownloader) -> bytes:
+        async with client.recording("https://calls.test/1.mp3") as file:
+            file.seek(0)
+            return file.read()
+
+    with correlated("request-7"):
+        assert with_client(downloader, download) == SOUND
+    (request,) = requests
+    assert request.headers["Accept"] == "audio/*, */*;q=0.5"
+    assert "X-Request-Id" not in request.headers
+    assert request.extensions["timeout"] == {"connect": 10, "read": 30, "write": 30, "pool": None}
 
 
 def test_the_provider_key_is_not_sent_to_the_audio_host(speech_server: SpeechServer) -> None:

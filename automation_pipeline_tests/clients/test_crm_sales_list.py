@@ -11,6 +11,7 @@ from automation_pipeline.core.errors import (
     PermanentError,
     TransientError,
 )
+from automation_pipeline.core.logs import correlated
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.clients.crm_client import (
     DAY,
@@ -37,15 +38,19 @@ def add_fault(gateway: Crm, **rule: object) -> None:
 
 
 def test_the_sales_list_requests_one_day_with_recordings() -> None:
-    requested: list[httpx.URL] = []
+    requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        requested.append(request.url)
+        requests.append(request)
         return httpx.Response(200, json=LIST)
 
-    crm_with_answer(answer).sales_list()
-    assert [url.path for url in requested] == ["/api/fiches/sales-with-calls"]
-    assert dict(requested[0].params) == {
+    with correlated("request-7"):
+        crm_with_answer(answer).sales_list()
+    (request,) = requests
+    assert request.url.path == "/api/fiches/sales-with-calls"
+    assert request.headers["X-Request-Id"] == "request-7"
+    assert request.extensions["timeout"] == {"connect": 10, "read": 60, "write": 60, "pool": 60}
+    assert dict(request.url.params) == {
         "start_date": "2026-02-03",
         "end_date": "2026-02-03",
         "status_id": "53",

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from time import perf_counter, thread_time
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +19,11 @@ from automation_pipeline.clients.elevenlabs import (
 )
 from automation_pipeline.clients.http import usable_key
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline.core.logs import correlated
 from automation_pipeline.transcription.models import ProviderAccessError, Word
 from automation_pipeline.transcription.rules import chunks_of
 from automation_pipeline_tests.cases import every_case
+from automation_pipeline_tests.clients.mock_answers import with_client
 from automation_pipeline_tests.clients.speech_server import (
     KEY,
     NOW,
@@ -97,6 +100,24 @@ def test_the_upload_form_matches_the_provider_documentation(speech_server: Speec
         "diarize": "true",
     }
     assert upload.file == ("audio.mp3", "audio/mpeg", SOUND)
+
+
+def test_a_request_has_a_request_id_and_the_time_limits() -> None:
+    requests: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        return httpx.Response(422)
+
+    speech = ElevenLabsSpeechToText(
+        KEY, "https://speech.test/", now=lambda: NOW, transport=httpx.MockTransport(answer)
+    )
+    with correlated("request-7"):
+        with_client(speech, lambda client: client.check())
+    (request,) = requests
+    assert str(request.url) == "https://speech.test/v1/speech-to-text"
+    assert request.headers["X-Request-Id"] == "request-7"
+    assert request.extensions["timeout"] == {"connect": 10, "read": 600, "write": 60, "pool": None}
 
 
 def test_the_response_becomes_a_transcript_without_spacing_entries(

@@ -21,6 +21,7 @@ from automation_pipeline.clients.llm import (
     question_json,
 )
 from automation_pipeline.core.errors import AutomationError, PermanentError, TransientError
+from automation_pipeline.core.logs import correlated
 from automation_pipeline_tests.clients.mock_answers import json_answer, with_client
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
@@ -76,9 +77,15 @@ def test_a_question_is_one_json_post() -> None:
         requests.append(request)
         return httpx.Response(200, json=completion())
 
-    ask(answer, temperature=0.5)
-    (request,) = requests
+    with correlated("request-7"):
+        ask(answer, temperature=0.5)
+    ask(answer, timeout_seconds=6.0)
+    request, shorter = requests
     assert (request.method, str(request.url)) == ("POST", f"{ROOT}/chat/completions")
+    assert request.headers["X-Request-Id"] == "request-7"
+    assert request.headers["Accept"] == "application/json"
+    assert request.extensions["timeout"] == {"connect": 10, "read": 300, "write": 300, "pool": None}
+    assert shorter.extensions["timeout"] == {"connect": 6, "read": 6, "write": 6, "pool": None}
     assert request.headers["Content-Type"] == "application/json"
     assert request.content == question_json(QUESTION, "gpt-4.1", 0.5)
 

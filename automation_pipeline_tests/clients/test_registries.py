@@ -21,6 +21,7 @@ from automation_pipeline.clients.registries import (
     without_entries,
 )
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.logs import correlated
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.enrichment.models import ErrorCode, SourceError, SourceRecord
 from automation_pipeline_tests.clients.mock_answers import failing_answer, json_answer
@@ -178,8 +179,17 @@ def test_every_call_has_a_user_agent_and_is_counted(
         return httpx.Response(200, json=document)
 
     meter = Meter()
-    assert isinstance(fetch(make(answer, meter=meter)), SourceRecord)
-    assert requests[0].headers["User-Agent"] == USER_AGENT
+    with correlated("request-7"):
+        assert isinstance(fetch(make(answer, meter=meter)), SourceRecord)
+    headers = requests[0].headers
+    assert (headers["User-Agent"], headers["Accept"]) == (USER_AGENT, "application/json")
+    assert headers["X-Request-Id"] == "request-7"
+    assert requests[0].extensions["timeout"] == {
+        "connect": 60,
+        "read": 60,
+        "write": 60,
+        "pool": None,
+    }
     assert str(requests[0].url).startswith(f"{ROOT}/")
     provider = request.node.callspec.params["registry"]
     assert meter.drain()["provider_calls_total", f'provider="{provider}",status="200"'] >= 1

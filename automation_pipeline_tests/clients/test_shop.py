@@ -11,6 +11,7 @@ import pytest
 from automation_pipeline.clients import shop
 from automation_pipeline.clients.shop import CATALOGUE, PRICES, WHO, WRITE
 from automation_pipeline.core.errors import PermanentError, TransientError
+from automation_pipeline.core.logs import correlated
 from automation_pipeline.core.metrics import Meter
 from automation_pipeline.pricing.models.shop import CallFailure
 from automation_pipeline_tests.cases import every_case
@@ -47,9 +48,15 @@ def test_every_call_is_one_graphql_post(
         requests.append(request)
         return httpx.Response(200, json=document)
 
-    assert ask(answer).failure is None
-    (request,) = requests
+    with correlated("request-7"):
+        assert ask(answer).failure is None
+        assert ask(answer, timeout_seconds=6.0).failure is None
+    request, shorter = requests
     assert (request.method, str(request.url)) == ("POST", f"https://shop.test{PATH}")
+    assert request.headers["X-Request-Id"] == "request-7"
+    assert request.headers["Accept"] == "application/json"
+    assert request.extensions["timeout"] == {"connect": 10, "read": 30, "write": 30, "pool": None}
+    assert shorter.extensions["timeout"] == {"connect": 3, "read": 6, "write": 6, "pool": None}
     assert request.headers["X-Shopify-Access-Token"] == TOKEN
     assert request.headers["Content-Type"] == "application/json"
     sent = json.loads(request.content)

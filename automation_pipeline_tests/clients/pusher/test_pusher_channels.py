@@ -242,7 +242,9 @@ def test_authentication_for_a_presence_channel_includes_the_member() -> None:
         "user_id": "user:7",
         "user_info": {"name": "Anna"},
     }
-    assert authentication["auth"] == signature(f"12.34:presence-global:{authentication['channel_data']}")
+    assert authentication["auth"] == signature(
+        f"12.34:presence-global:{authentication['channel_data']}"
+    )
 
 
 @every_case(
