@@ -134,6 +134,8 @@ def test_a_response_is_mapped_to_company_fields() -> None:
         ({"siege": seat(complement_adresse="BATIMENT B")}, "address_line2", "BATIMENT B"),
         ({"siege": seat(code_postal=1000)}, "postal_code", "01000"),
         ({"siege": seat(libelle_pays_etranger="SUISSE")}, "country_code", "CH"),
+        ({"siege": seat(code_postal=None)}, "country_code", "FR"),
+        ({"siege": seat(libelle_commune=None)}, "country_code", "FR"),
         (
             {"siege": seat(libelle_commune=None, libelle_commune_etranger="GENEVE")},
             "city",

@@ -47,44 +47,63 @@ REGISTRIES = {
 }
 
 
+# Per provider: its name, its address setting and its access settings in messages.
+NAMES = {
+    "company_search": ("the Recherche d'entreprises", *["RECHERCHE_ENTREPRISES_BASE_URL"] * 2),
+    "inpi": ("INPI's register", "INPI_RNE_BASE_URL", "INPI_RNE_USERNAME and INPI_RNE_PASSWORD"),
+    "api_entreprise": ("API Entreprise", "API_ENTREPRISE_BASE_URL", "API_ENTREPRISE_TOKEN"),
+}
+
+
 @pytest.fixture(params=REGISTRIES)
 def registry(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     return REGISTRIES[request.param]
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "retryable"),
+    ("status", "code", "retryable", "problem"),
     [
-        (301, "INTERNAL_ERROR", False),
-        (400, "INTERNAL_ERROR", False),
-        (403, "FORBIDDEN", False),
-        (404, "NOT_FOUND", False),
-        (405, "INTERNAL_ERROR", False),
-        (408, "SOURCE_UNAVAILABLE", True),
-        (409, "SOURCE_UNAVAILABLE", True),
-        (422, "INTERNAL_ERROR", False),
-        (429, "RATE_LIMIT", True),
-        (451, "FORBIDDEN", False),
-        (500, "UPSTREAM_5XX", True),
-        (502, "UPSTREAM_5XX", True),
-        (504, "UPSTREAM_5XX", True),
+        (301, "INTERNAL_ERROR", False, "gave an unexpected answer"),
+        (400, "INTERNAL_ERROR", False, "refuses the request"),
+        (403, "FORBIDDEN", False, "does not permit the request"),
+        (404, "NOT_FOUND", False, "does not know the company"),
+        (405, "INTERNAL_ERROR", False, "gave an unexpected answer"),
+        (408, "SOURCE_UNAVAILABLE", True, "gave up waiting for the request"),
+        (409, "SOURCE_UNAVAILABLE", True, "is still busy with the same request"),
+        (422, "INTERNAL_ERROR", False, "refuses the request"),
+        (429, "RATE_LIMIT", True, "was called too often"),
+        (451, "FORBIDDEN", False, "must not answer for legal reasons"),
+        (499, "INTERNAL_ERROR", False, "gave an unexpected answer"),
+        (500, "UPSTREAM_5XX", True, "reports a server error"),
+        (502, "UPSTREAM_5XX", True, "reports a server error"),
+        (504, "UPSTREAM_5XX", True, "reports a server error"),
     ],
 )
 def test_each_status_has_its_error_code(
-    registry: tuple[Any, Any], status: int, code: str, retryable: bool
+    registry: tuple[Any, Any],
+    status: int,
+    code: str,
+    retryable: bool,
+    problem: str,
+    request: pytest.FixtureRequest,
 ) -> None:
     make, _ = registry
     error = fetch(make(json_answer({}, status, Location="https://elsewhere.test/")))
     assert isinstance(error, SourceError)
     assert (error.error_code, error.http_status, error.retryable) == (code, status, retryable)
-    assert f"status {status}" in error.message
-    assert error.message.endswith(").")
+    name, setting, _ = NAMES[request.node.callspec.params["registry"]]
+    hint = f"; check {setting}" if problem == "gave an unexpected answer" else ""
+    assert error.message == f"{name} {problem} (status {status}{hint})."
 
 
-def test_401_names_the_setting_to_check(registry: tuple[Any, Any]) -> None:
+def test_401_names_the_setting_to_check(
+    registry: tuple[Any, Any], request: pytest.FixtureRequest
+) -> None:
     error = fetch(registry[0](json_answer({}, 401)))
     assert (error.error_code, error.http_status, error.retryable) == ("AUTH_ERROR", 401, False)
-    assert "check " in error.message
+    name, _, settings = NAMES[request.node.callspec.params["registry"]]
+    problem = f"does not accept the credentials (status 401; check {settings})."
+    assert error.message == f"{name} {problem}"
 
 
 @pytest.mark.parametrize(
@@ -199,8 +218,16 @@ def test_a_client_works_in_successive_event_loops(
     registry: tuple[Any, Any],
 ) -> None:
     make, document = registry
-    one = make(json_answer(document))
+    closed: list[bool] = []
+
+    class Transport(httpx.MockTransport):
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    answer = json_answer(document)
+    one = make(answer, transport=Transport(logged_in(answer)))
     assert [isinstance(fetch(one), SourceRecord) for _ in range(2)] == [True, True]
+    assert closed == [True, True]
 
 
 def test_no_error_contains_a_secret(registry: tuple[Any, Any]) -> None:
