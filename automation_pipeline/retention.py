@@ -164,9 +164,10 @@ def _pricing_alerts(before: datetime) -> Conditions:
 def _org_jobs(before: datetime) -> Conditions:
     """Ended jobs, with their runs and attempts. The newest run stays, because keys of worker
     requests contain the run's id."""
-    newest_run = select(JobRunRow.job_id).order_by(JobRunRow.id.desc()).limit(1).scalar_subquery()
+    newest_run = select(func.max(JobRunRow.id)).scalar_subquery()
+    has_newest_run = exists().where(JobRunRow.job_id == OrgJobRow.id, JobRunRow.id == newest_run)
     has_ended = OrgJobRow.status.in_(ENDED_RUN_STATES)
-    return OrgJobRow.finished_at < before, has_ended, OrgJobRow.id != newest_run
+    return OrgJobRow.finished_at < before, has_ended, ~has_newest_run
 
 
 def _org_fires(before: datetime) -> Conditions:

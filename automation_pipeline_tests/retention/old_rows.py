@@ -19,7 +19,16 @@ from automation_pipeline.fiches.tables import (
     FetchJobRow,
     FicheCacheRow,
 )
-from automation_pipeline.org_jobs.tables import OrgAlertRow
+from automation_pipeline.org_jobs.tables import (
+    AuditLogRow,
+    BatchRow,
+    FireRow,
+    JobRunRow,
+    OrgAlertRow,
+    OrganisationRow,
+    OrgJobRow,
+    OrgScheduleRow,
+)
 from automation_pipeline.pricing.tables import PricingAlertRow, RuleRow, RuleRunRow, RuleTargetRow
 from automation_pipeline.storage.claims import LeaseRow
 from automation_pipeline.storage.history import TransitionRow, WorkflowLogRow
@@ -105,7 +114,7 @@ def fill(session: Session) -> dict[str, set[object]]:
     _add_transcription_tasks(rows)
     _add_pricing_rows(rows)
     _add_enrichment_rows(rows)
-    rows.delete(TransitionRow, machine="job run", entity_id="1", at=OLD)
+    _add_rows_of_organisations(rows)
     # The newest row of a table with numbered rows always stays.
     rows.keep(TransitionRow, machine="another machine", entity_id="1", at=OLD)
     return rows.kept
@@ -150,10 +159,6 @@ def _add_rows_with_one_condition(rows: _Rows) -> None:
     limit, young = ages("leases_keep_days")
     rows.delete(RateLimitRow, paid_until=limit.timestamp())
     rows.keep(RateLimitRow, paid_until=young.timestamp())
-    # Alerts of organisations are deleted after their limit, not at it.
-    limit, _ = ages("org_jobs_keep_days")
-    for raised_at, add in ((limit - timedelta(seconds=1), rows.delete), (limit, rows.keep)):
-        add(OrgAlertRow, severity="warning", status="sent", raised_at=raised_at)
 
 
 def _add_rows_of_automation_runs(rows: _Rows) -> None:
@@ -264,3 +269,66 @@ def _add_enrichment_rows(rows: _Rows) -> None:
     limit, young = ages("state_transitions_keep_days")
     rows.delete(TransitionRow, machine="enrichment", entity_id="1", at=limit)
     rows.keep(TransitionRow, machine="enrichment", entity_id="1", at=young)
+
+
+def _add_rows_of_organisations(rows: _Rows) -> None:
+    """Rows of organisations are deleted when they are older than the limit, not as old."""
+    limit, _ = ages("org_jobs_keep_days")
+    older = limit - timedelta(seconds=1)
+    org = {"org_id": add_row(rows.session, OrganisationRow, max_running=1).id}
+    policies = {"window_policy": "CLAMP", "misfire_policy": "SKIP", "overlap_policy": "SKIP"}
+    schedule = {**org, **policies, "state": "PAUSED"}
+    job = {**org, "performer": "agent"}
+    fire = {**org, "trigger": "MANUAL", "outcome": "DISPATCHED"}
+    alert = {"severity": "warning", "status": "sent"}
+
+    active = rows.keep(OrgScheduleRow, **schedule)
+    rows.delete(OrgScheduleRow, **schedule, deleted_at=older)
+    rows.keep(OrgScheduleRow, **schedule, deleted_at=limit)
+    of_active = {"schedule_id": active.id}
+    for table, values in (
+        (FireRow, fire | {"fired_at": limit}),
+        (OrgJobRow, job | {"status": "pending"}),
+        (BatchRow, org | {"status": "running"}),
+    ):
+        with_history = rows.keep(OrgScheduleRow, **schedule, deleted_at=older)
+        rows.keep(table, **values, schedule_id=with_history.id)
+
+    for status, finished_at, add in (
+        ("completed", older, rows.delete),
+        ("completed", limit, rows.keep),
+        ("running", older, rows.keep),
+    ):
+        add(BatchRow, **org, **of_active, status=status, finished_at=finished_at)
+    batches = [
+        rows.keep(BatchRow, **org, **of_active, status="completed", finished_at=older)
+        for _ in range(2)
+    ]
+    backfill = {**fire, **of_active, "trigger": "BACKFILL", "batch_id": batches[0].id}
+    rows.keep(FireRow, **backfill, fired_at=limit)
+    rows.keep(OrgJobRow, **job, status="pending", batch_id=batches[1].id)
+
+    rows.delete(FireRow, **fire, **of_active, fired_at=older)
+    used = rows.keep(FireRow, **fire, **of_active, fired_at=older)
+    retried = rows.keep(OrgJobRow, **job, status="failed", finished_at=older)
+    rows.delete(OrgJobRow, **job, status="success", finished_at=older)
+    rows.keep(OrgJobRow, **job, status="cancelled", finished_at=limit)
+    rows.keep(OrgJobRow, **job, status="running", finished_at=older)
+    rows.keep(OrgJobRow, **job, status="pending", schedule_fire_id=used.id)
+    ended = {"max_attempts": 1, "status": "success", "finished_at": older}
+    newest = rows.keep(JobRunRow, **job, **ended, job_id=retried.id)
+
+    for machine, entity_id in (("job run", str(newest.id)), ("schedule", active.id)):
+        rows.keep(TransitionRow, machine=machine, entity_id=entity_id, at=older)
+        rows.delete(TransitionRow, machine=machine, entity_id="999", at=older)
+        rows.keep(TransitionRow, machine=machine, entity_id="999", at=limit)
+    rows.delete(OrgAlertRow, **alert, raised_at=older)
+    rows.keep(OrgAlertRow, **alert, raised_at=limit)
+    limit, _ = ages("org_jobs_audit_keep_days")
+    rows.delete(AuditLogRow, **org, at=limit - timedelta(seconds=1))
+    rows.keep(AuditLogRow, **org, at=limit)
+    # The newest row of a table with numbered rows always stays.
+    rows.keep(OrgAlertRow, **alert, raised_at=YOUNG)
+    rows.keep(AuditLogRow, **org, at=YOUNG)
+    rows.keep(BatchRow, **org, **of_active, status="running")
+    rows.keep(FireRow, **fire, **of_active, fired_at=limit)

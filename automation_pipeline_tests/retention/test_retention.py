@@ -155,6 +155,17 @@ def test_two_rounds_at_once_delete_each_row_once(database: Database) -> None:
     assert {table: after[table] for table in stay} == stay
 
 
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
+def test_a_row_that_another_transaction_holds_waits_for_the_next_purge(database: Database) -> None:
+    with database.transaction() as session:
+        ids = [add_row(session, WorkflowLogRow, created_at=OLD).id for _ in range(3)]
+    held = select(WorkflowLogRow.id).where(WorkflowLogRow.id == ids[0]).with_for_update()
+    with database.transaction() as session:
+        session.execute(held)
+        assert purge_database(database)["workflow_logs"] == 1
+    assert stored_keys(database)["workflow_logs"] == {ids[0], ids[2]}
+
+
 def test_a_deleted_request_is_not_processed_again(database: Database) -> None:
     fill_database(database)
     with database.reading() as session:
