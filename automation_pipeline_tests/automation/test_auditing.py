@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from automation_pipeline.audits.models.audits import AuditStatus, AuditSummary, FicheAuditRequest
 from automation_pipeline.audits.models.chat import Question
@@ -16,7 +16,7 @@ from automation_pipeline.automation.models.runs import LedgerMove, RunAttempt
 from automation_pipeline.automation.queries.run_details import progress_of
 from automation_pipeline.automation.queries.runs import StaleAttemptError
 from automation_pipeline.automation.runs import cancel_run
-from automation_pipeline.automation.tables import RunPhaseRow
+from automation_pipeline.automation.tables import FicheResultRow, RunPhaseRow
 from automation_pipeline.core.errors import (
     AutomationError,
     NotFoundError,
@@ -25,6 +25,7 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.storage.database import DatabaseFullError
 from automation_pipeline.storage.statements import database_time
+from automation_pipeline.transcription.models import TranscriptionRunRequest
 from automation_pipeline_tests.automation.harness import AutomationHarness, Outcome
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.waiting import advance_time, wait_until_async
@@ -483,6 +484,61 @@ def test_a_missing_audit_is_requested_again_without_delaying_others(
     harness.work_batch(run_attempt, audit=hang_on_first_audit)
     assert sorted(requested_configs) == [first, first, second]
     assert harness.statuses(run_attempt) == ["successful"]
+
+
+def put_into_next_batch(harness: AutomationHarness, fiche_id: str) -> None:
+    with harness.database.transaction() as session:
+        of_fiche = update(FicheResultRow).where(FicheResultRow.fiche_id == fiche_id)
+        session.execute(of_fiche.values(batch=1))
+
+
+def test_the_next_batch_is_transcribed_during_the_audits_of_a_batch(
+    harness: AutomationHarness,
+) -> None:
+    harness.sell("1")
+    harness.add_to_crm("2")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1", "2")
+    put_into_next_batch(harness, "2")
+    harness.work = replace(harness.work, transcribes_ahead=True)
+    begun: list[str] = []
+    audit, stops = harness.context.audit, list[asyncio.Event]()
+
+    async def begin(requests: Sequence[TranscriptionRunRequest]) -> object:
+        begun.extend(request.run_id for request in requests)
+        return await harness.begin_transcriptions(requests)
+
+    async def transcribe(run_ids: Sequence[str], own: Sequence[str], stop: asyncio.Event) -> None:
+        stops.append(stop)
+        assert (list(run_ids), own, stop.is_set()) == (begun, [], False)
+        await stop.wait()
+
+    async def audit_after_begin(requested: FicheAuditRequest) -> AuditSummary:
+        await wait_until_async(lambda: bool(stops))
+        return await audit(requested)
+
+    ended = harness.work_batch(
+        run_attempt, begin_transcriptions=begin, transcribe=transcribe, audit=audit_after_begin
+    )
+    assert (ended, begun) == ({"successful": 1}, ["automation-1-transcribe-2"])
+    assert stops[0].is_set(), "it stops with the audits"
+    assert harness.statuses(run_attempt) == ["successful", "pending"]
+
+
+def test_an_error_of_the_next_batch_does_not_affect_the_audits(
+    harness: AutomationHarness,
+) -> None:
+    async def refuse(_requests: Sequence[TranscriptionRunRequest]) -> object:
+        raise PermanentError("ELEVENLABS_API_KEY is not set.")
+
+    harness.sell("1")
+    harness.add_to_crm("2")
+    harness.automatic()
+    run_attempt = harness.prepare_work("1", "2")
+    put_into_next_batch(harness, "2")
+    harness.work = replace(harness.work, transcribes_ahead=True)
+    ended = harness.work_batch(run_attempt, begin_transcriptions=refuse)
+    assert (ended, harness.statuses(run_attempt)) == ({"successful": 1}, ["successful", "pending"])
 
 
 def test_automatic_configurations_are_those_of_the_selection(harness: AutomationHarness) -> None:

@@ -138,6 +138,17 @@ def test_a_crash_during_auditing_keeps_finished_audits(
     assert harness.model.calls <= 2 * STEPS + interrupted
 
 
+def test_a_run_before_its_selection_follows_the_current_schedule(
+    harness: AutomationHarness,
+) -> None:
+    run_attempt = harness.open(harness.schedule("1", maxRetries=2, retryFailed=True).id)
+    assert (harness.plan(run_attempt).retries, len(harness.plan(run_attempt).configs)) == (2, 1)
+    patch = {"retryFailed": False, "runAudits": False}
+    schedule_id = harness.read(run_attempt).schedule_id
+    update_schedule(schedule_id, patch, database=harness.database, clock=harness.clock)
+    assert (harness.plan(run_attempt).retries, harness.plan(run_attempt).configs) == (0, ())
+
+
 def test_editing_a_schedule_does_not_affect_runs_after_selection(
     harness: AutomationHarness,
 ) -> None:

@@ -188,6 +188,60 @@ def test_an_event_that_breaks_every_batch_is_isolated(database: Database) -> Non
     assert [row.last_error for row in waiting(database)] == ["KeyError: 'b'"]
 
 
+def test_an_error_that_a_publisher_raises_counts_like_one_that_it_returns(
+    database: Database,
+) -> None:
+    class Raises(FakePublisher):
+        error: Exception = OUTAGE
+
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
+            raise self.error
+
+    fill(database, [event("a")])
+    publisher = Raises()
+    assert publish(database, publisher) == 0
+    assert [(row.attempts, row.last_error) for row in waiting(database)] == [(0, str(OUTAGE))]
+    make_due(database)
+    publisher.error = PermanentError("refused")
+    assert publish(database, publisher) == 0
+    assert [(row.attempts, row.last_error) for row in waiting(database)] == [
+        (1, "PermanentError: refused")
+    ]
+
+
+def test_an_error_of_one_queue_is_raised_after_the_others_are_done(
+    database: Database, clock: Clock
+) -> None:
+    an_ended_run(database, clock)
+    fill(database, [event("a")])
+
+    def broken_beat() -> None:
+        raise ZeroDivisionError
+
+    webhooks = FakeWebhookSender()
+    services = delivery_services(webhooks, None, FakePublisher())
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(relay_events(services, database=database, beat=broken_beat))
+    assert len(webhooks.posted) == 1
+
+
+def test_a_probe_of_several_aggregates_ends_with_the_budget(database: Database) -> None:
+    class SlowOutage(FakePublisher):
+        async def publish(self, events: Sequence[Event]) -> PublishResult:
+            await asyncio.sleep(0.1)
+            return await super().publish(events)
+
+    fill(database, [event(key, key) for key in "abc"])
+    with database.transaction() as session:
+        claim_in_order(session, "crashed", limit=9, hold_seconds=-1.0, but="other")
+    publisher = SlowOutage(outage=OUTAGE)
+    publishing = publish_events(
+        publisher, "anna", database=database, hold_seconds=60, budget_seconds=0.05
+    )
+    assert (asyncio.run(publishing), publisher.attempts) == (0, 1)
+    assert {(row.claimed_by, row.last_error) for row in waiting(database)} == {(None, str(OUTAGE))}
+
+
 def test_an_interrupted_relay_records_published_events(database: Database) -> None:
     class Interrupted(FakePublisher):
         async def publish(self, events: Sequence[Event]) -> PublishResult:

@@ -20,21 +20,25 @@ from automation_pipeline.automation.queries.ledger import (
 from automation_pipeline.automation.queries.run_details import logs_after, reasons_of
 from automation_pipeline.automation.queries.runs import (
     StaleAttemptError,
+    WatchedRun,
     as_run,
     fence_attempt,
     get_run,
     lock_run,
     requested_selection,
     selection_of,
+    watched_runs,
 )
 from automation_pipeline.automation.queries.schedules import get_schedule
 from automation_pipeline.automation.runs import (
     INTERRUPTED,
     LedgerError,
+    LostLaunch,
     cancel_run,
     finalise_run,
     notify_run,
     open_run,
+    request_next_attempt,
     request_run,
     retry_run,
 )
@@ -787,6 +791,67 @@ def _another(database: Database) -> int:
         session.add(other)
         session.flush()
         return other.id
+
+
+def watched(database: Database) -> WatchedRun:
+    with database.reading() as session:
+        [run] = watched_runs(session)
+        return run
+
+
+def test_a_lost_run_is_requested_again_until_three_attempts_made_no_progress(
+    database: Database, clock: FakeClock
+) -> None:
+    run_attempt = make_open_run(database, clock, ["1", "2"])
+    sentences = []
+    for number in range(1, 6):
+        if number == 2:
+            record_move(database, clock, run_attempt, ["successful"])
+        lost = LostLaunch(watched(database), f"Loss {number}")
+        sentences.append(request_next_attempt(lost, database=database, clock=clock))
+        if number < 5:
+            assert request_next_attempt(lost, database=database, clock=clock) is None, (
+                "another process has acted on this loss"
+            )
+            launch = make_launch(
+                1, f"dagster-{number + 1}", run_id=run_attempt.run_id, is_next=True
+            )
+            open_run(launch, database=database, clock=clock)
+    assert request_next_attempt(lost, database=database, clock=clock) is None, "the run has ended"
+    assert sentences == ["Requested another attempt at run 1"] * 4 + ["Closed run 1"]
+    with database.reading() as session:
+        run = get_run(session, run_attempt.run_id)
+        lines = logs_after(session, run_attempt.run_id, 0, "warning")
+        requests = session.execute(select(RunRequestRow.request_key, RunRequestRow.launch)).all()
+    assert (run.status, run.error_message) == (
+        "failed",
+        "3 attempts in a row were lost without progress. The last one: Loss 5",
+    )
+    reasons = [(line.message, line.metadata) for line in lines[:-1]]
+    assert reasons == [
+        (
+            f"Attempt {number} was lost: another attempt is requested",
+            {"dagsterRunId": f"dagster-{number}", "reason": f"Loss {number}"},
+        )
+        for number in range(1, 5)
+    ]
+    assert [tuple(row) for row in requests] == [("automation-run-1", 6)]
+
+
+def test_a_launch_that_never_began_does_not_count_as_an_attempt_without_progress(
+    database: Database, clock: FakeClock
+) -> None:
+    request_run(make_schedule(database, clock).id, database=database, clock=clock)
+    for launch in range(1, 6):
+        run = watched(database)
+        assert run.launch == launch
+        lost = LostLaunch(run, "The code server restarted", began=False)
+        assert request_next_attempt(lost, database=database, clock=clock)
+    with database.reading() as session:
+        row = session.get_one(RunRow, 1)
+        message = logs_after(session, 1, 0, "warning")[-1].message
+    assert (row.fruitless_attempts, row.status) == (0, "pending")
+    assert message == "The run, before its first attempt, was lost: another attempt is requested"
 
 
 EMAILS = ["anna@example.com", "bert@example.com"]

@@ -1,10 +1,12 @@
 """Start due runs and end stale ones."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select, update
 
+from automation_pipeline.automation import schedules
 from automation_pipeline.automation.models.runs import RunAttempt, RunFilter, Trigger
 from automation_pipeline.automation.queries.ledger import outcomes
 from automation_pipeline.automation.queries.run_details import find_runs, logs_after
@@ -29,6 +31,7 @@ from automation_pipeline.automation.schedules import (
     resume_schedule,
 )
 from automation_pipeline.automation.tables import HeartbeatRow, OccurrenceRow, RunRow
+from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.automation.due import (
@@ -446,6 +449,34 @@ def test_a_run_without_heartbeats_is_kept_until_the_threshold(
     assert reconcile(database, clock) == []
     with database.reading() as session:
         assert get_run(session, run_attempt.run_id).status == "running"
+
+
+def test_a_stale_run_that_cannot_be_ended_does_not_delay_others(
+    database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (
+        open_run(
+            make_launch(make_schedule(database, clock).id, f"dagster-{number}"),
+            database=database,
+            clock=clock,
+        )
+        for number in range(2)
+    )
+    with database.transaction() as session:
+        session.execute(update(HeartbeatRow).values(beat_at=clock.now() - timedelta(days=365)))
+    clock.advance(timedelta(minutes=75))
+    end = schedules.finalise_run
+
+    def end_all_but_the_first(run_id: int, **options: Any) -> object:
+        if run_id == first.run_id:
+            raise ConflictError("A new attempt has started")
+        return end(run_id, **options)
+
+    monkeypatch.setattr(schedules, "finalise_run", end_all_but_the_first)
+    reconcile(database, clock)
+    with database.reading() as session:
+        assert get_run(session, first.run_id).status == "running"
+        assert get_run(session, second.run_id).status == "failed"
 
 
 def test_a_run_with_heartbeats_is_not_reconciled(database: Database, clock: FakeClock) -> None:

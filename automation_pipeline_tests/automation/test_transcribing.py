@@ -363,6 +363,59 @@ def test_a_run_that_fails_as_a_whole_is_the_cause_for_its_fiche(harness: Automat
     assert (lost, ready) == ({"1": f"{INCOMPLETE}: No process worked on it"}, ["2"])
 
 
+def test_an_error_of_the_worker_is_the_cause_for_all_of_its_fiches(
+    harness: AutomationHarness,
+) -> None:
+    async def broken(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
+        raise PermanentError("ELEVENLABS_API_KEY is not set.")
+
+    harness.add_to_crm("1", "2")
+    run_attempt = harness.prepare_work("1", "2")
+    lost, ready = transcribe(harness, run_attempt, replace(harness.context, transcribe=broken))
+    cause = f"{INCOMPLETE}: ELEVENLABS_API_KEY is not set."
+    assert (lost, ready) == (dict.fromkeys(["1", "2"], cause), [])
+
+
+def test_a_database_error_of_the_start_fails_the_step_but_no_fiche(
+    harness: AutomationHarness,
+) -> None:
+    async def full(_requests: Sequence[TranscriptionRunRequest]) -> object:
+        raise DatabaseFullError("It cannot grow.")
+
+    harness.add_to_crm("1")
+    run_attempt = harness.prepare_work("1")
+    context = replace(harness.context, begin_transcriptions=full)  # type: ignore[arg-type]
+    with pytest.raises(DatabaseFullError):
+        transcribe(harness, run_attempt, context)
+    assert failed(harness, run_attempt) == {}
+
+
+def test_a_joined_run_that_renews_nothing_is_followed_by_an_own_run(
+    harness: AutomationHarness,
+) -> None:
+    harness.add_to_crm("1")
+    again = harness.schedule("1", runAudits=False, skipIfTranscribed=False)
+    harness.run_schedule(again.id, "first")
+    run_attempt = harness.open(again.id, "second")
+    for step in harness.steps[:3]:
+        step(run_attempt)
+    keys: list[list[str]] = []
+
+    async def join_first(
+        requests: Sequence[TranscriptionRunRequest],
+    ) -> Sequence[TranscriptionSummary | AutomationError]:
+        keys.append([request.run_id for request in requests])
+        if len(keys) > 1:
+            return await harness.begin_transcriptions(requests)
+        ended = TranscriptionStatus.COMPLETED
+        return [TranscriptionSummary("by-hand", one.fiche_id, ended, 1, 0, 1) for one in requests]
+
+    context = replace(harness.context, begin_transcriptions=join_first)
+    assert transcribe(harness, run_attempt, context) == ({}, ["1"])
+    assert keys == [["automation-2-transcribe-1"]] * 2, "the own run is not a retry"
+    assert harness.speech.call_count(harness.url("1")) == 2
+
+
 def test_a_bug_fails_the_step(harness: AutomationHarness) -> None:
     async def broken(_run_ids: Sequence[str], _own: Sequence[str]) -> object:
         raise ZeroDivisionError

@@ -40,6 +40,8 @@ SUMMARY = {
     "dropped": {"audited": 2, "duplicates": 0},
     "revalidation_failures": [{"date": "2026-05-02", "error": "listed below"}],
     "empty_reason": None,
+    "only_unaudited": False,
+    "filters": {"groupes": ["NORD", "SUD"], "useRlm": True, "maxFiches": None},
 }
 ERROR_DETAILS = {
     "revalidation_failures": [{"date": "2026-05-02", "error": "503 [/x]"}],
@@ -158,6 +160,8 @@ def test_text_output_shows_the_same_outcomes(terminal: Terminal, run_id: str) ->
         "selection dates               7: 2026-05-01; 2026-05-02; 2026-05-03; 2026-05-04;",
         "                              2026-05-05; ...",
         "selection dropped             audited 2",
+        "selection only unaudited      no",
+        "selection filters             groupes NORD; SUD, useRlm yes",
         "errors revalidation failures  date 2026-05-02, error 503 [/x]",
         "failed because                fetch_failed 1",
         "ignored because               not_found 1",

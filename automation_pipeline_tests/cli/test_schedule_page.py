@@ -336,7 +336,11 @@ def test_an_invalid_stored_schedule_can_be_shown_and_corrected(
         terminal.run("schedules", "next", schedule_id).err
         == "'Mars/Olympus' is not a known time zone.\n"
     )
-    assert terminal.run("schedules", "occurrences", schedule_id).code == 0
+    due_at = datetime(2026, 3, 29, 1, tzinfo=UTC)
+    with terminal.database.transaction() as session:
+        session.add(OccurrenceRow(schedule_id=1, due_at=due_at, decided_at=due_at))
+    page = terminal.run("schedules", "occurrences", schedule_id).out
+    assert "Sun 29 Mar 2026 01:00 UTC" in page, "UTC, because the zone is not valid"
     corrected = terminal.json(
         "schedules", "update", schedule_id, "-f", "-", given={"timezone": "UTC"}
     )

@@ -151,6 +151,11 @@ def test_a_caller_of_limited_scope_sees_no_fiche_ids(
     assert [line["metadata"] for line in shown["logs"]] == [{}, {}]
     assert [line["metadata"] for line in data(nord, f"{RUNS}/1/logs")] == [{}, {}]
     assert data(nord, f"{RUNS}/1/fiches") == []
+    refused = nord.get(f"{RUNS}/1/report")
+    assert (refused.status_code, refused.json()["error"]) == (
+        403,
+        "The report shows every fiche of the run: it needs the scope ALL",
+    )
 
 
 def test_a_backfill_files_one_run_per_day(client: TestClient) -> None:

@@ -8,23 +8,30 @@ import pytest
 from sqlalchemy import event, insert, select, text
 
 from automation_pipeline.automation.models.runs import RunFilter, RunStatus, Trigger
+from automation_pipeline.automation.queries import run_details
 from automation_pipeline.automation.queries.ledger import untranscribed
 from automation_pipeline.automation.queries.run_details import (
     LOG_LEVELS,
     RunProgress,
     find_runs,
+    is_run_visible,
+    is_schedule_visible,
     logs_after,
     notifications_of_run,
     progress_of,
     reasons_of,
     runs_by_id,
     runs_cancelled,
+    runs_within,
+    schedules_within,
 )
 from automation_pipeline.automation.queries.runs import add_run, get_run, write_log
 from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow
+from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import is_postgres
+from automation_pipeline_tests.automation.harness import AutomationHarness
 from automation_pipeline_tests.factories import make_open_run, make_schedule
 from automation_pipeline_tests.fakes.clock import FakeClock
 
@@ -217,6 +224,63 @@ def test_runs_are_found_by_status(
         runs = find_runs(session, RunFilter(status=statuses), limit=10, offset=0)
         assert [run.id for run in runs] == found
         assert find_runs(session, RunFilter(99, statuses), limit=10, offset=0) == []
+
+
+NORD = Reach(Scope.GROUP, groupes=frozenset({"NORD"}))
+
+
+def add_runs_of_groupes(database: Database, clock: FakeClock, groupes: str) -> None:
+    """Add a run per letter: N of the groupe NORD, S of SUD."""
+    for letter in groupes:
+        selection = {"mode": "filter", "dateRange": "yesterday"}
+        selection |= {"groupes": ["NORD" if letter == "N" else "SUD"]}
+        schedule = make_schedule(database, clock, ficheSelection=selection)
+        with database.transaction() as session:
+            add_run(session, schedule, Trigger.MANUAL, clock.now())
+
+
+def test_runs_within_a_limited_reach_are_found_page_by_page(
+    database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_details, "PAGE_SIZE", 2)
+    add_runs_of_groupes(database, clock, "NNSNSSN")
+
+    def found(reach: Reach, limit: int = 9, offset: int = 0) -> list[int]:
+        with database.reading() as session:
+            runs = runs_within(session, reach, RunFilter(), limit=limit, offset=offset)
+        return [run.id for run in runs]
+
+    assert found(NORD) == [7, 4, 2, 1]
+    assert found(NORD, limit=2) == [7, 4]
+    assert found(NORD, limit=2, offset=1) == [4, 2]
+    assert found(NORD, limit=2, offset=3) == [1]
+    assert found(EVERYTHING, limit=2, offset=1) == [6, 5]
+    with database.reading() as session:
+        seen = [run_id for run_id in range(9) if is_run_visible(session, NORD, run_id)]
+        schedules = schedules_within(session, NORD, include_inactive=False, limit=2, offset=1)
+        assert [one.id for one in schedules] == [4, 2]
+        assert [id_ for id_ in range(9) if is_schedule_visible(session, NORD, id_)] == [1, 2, 4, 7]
+    assert seen == [1, 2, 4, 7]
+
+
+def test_a_run_of_named_fiches_is_within_the_reach_of_their_owner(
+    harness: AutomationHarness,
+) -> None:
+    mine = Reach(Scope.SELF, crm_user_id="u1", caller="user:12")
+    harness.add_to_crm("1", attribution_user_id="u1")
+    run_attempts = [
+        harness.open(harness.schedule("1", createdBy=user).id, f"dagster-{user}")
+        for user in ("user:12", "user:13")
+    ]
+
+    def visible() -> list[bool]:
+        with harness.database.reading() as session:
+            return [is_run_visible(session, mine, one.run_id) for one in run_attempts]
+
+    assert visible() == [False, False], "the fiche is not mirrored"
+    harness.select(run_attempts[0])
+    harness.fetch(run_attempts[0])
+    assert visible() == [True, False]
 
 
 @pytest.mark.parametrize(

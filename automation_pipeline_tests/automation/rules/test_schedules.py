@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from automation_pipeline.automation.models.schedules import (
     CatchUp,
     DatePreset,
+    FicheSelection,
     Priority,
     Schedule,
     ScheduleFields,
@@ -36,21 +37,26 @@ from automation_pipeline.automation.rules.schedules import (
     SUPERSEDED,
     DueDecision,
     DuePolicy,
+    DueReport,
     DueSchedule,
     ScheduleLoad,
     ScheduleWork,
     SkippedOccurrence,
+    StartedRun,
     UnendedRun,
     apply_patch,
     decide_due,
     derived_changes,
+    is_selection_visible,
     next_due,
     next_to_skip,
     next_undecided,
     occurrences_after,
     schedule_load,
+    selection_scope_error,
     stale_mark,
 )
+from automation_pipeline.core.access import Reach, Scope
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import parse
 from automation_pipeline.core.scheduling.cron import Cron, OverlapPolicy, occurrences
@@ -1284,3 +1290,76 @@ def test_every_due_time_is_decided_at_most_once_in_order_and_runs_do_not_overlap
             running = ScheduleWork(True, now, (UnendedRun(1, 1, now, alive=False),))
     assert decided == sorted(set(decided))
     assert all(due <= now for due in decided)
+
+
+GROUP = Reach(Scope.GROUP, groupes=frozenset({"NORD", "EST"}), caller="user:12")
+OWN = Reach(Scope.SELF, crm_user_id="u1", caller="user:12")
+
+
+@every_case(
+    ("reach", "mode", "groupes", "created_by", "is_visible", "fault"),
+    [
+        (Reach(Scope.ALL), "filter", (), None, True, None),
+        (GROUP, "filter", ("NORD",), None, True, None),
+        (GROUP, "manual", ("NORD", "EST"), None, True, None),
+        (
+            GROUP,
+            "filter",
+            ("NORD", "SUD"),
+            "user:12",
+            False,
+            ("ficheSelection.groupes", "must name groupes of yours: EST, NORD"),
+        ),
+        (
+            replace(GROUP, groupes=frozenset()),
+            "manual",
+            (),
+            "user:12",
+            False,
+            ("ficheSelection.groupes", "must name groupes of yours: none"),
+        ),
+        (OWN, "manual", (), "user:12", True, None),
+        (OWN, "manual", (), "user:13", False, None),
+        (OWN, "manual", (), None, False, None),
+        (
+            OWN,
+            "filter",
+            (),
+            "user:12",
+            False,
+            ("ficheSelection.mode", "must be manual: you may pick fiches of your own only"),
+        ),
+    ],
+)
+def test_the_reach_of_a_caller_limits_the_selections(
+    reach: Reach,
+    mode: str,
+    groupes: tuple[str, ...],
+    created_by: str | None,
+    is_visible: bool,
+    fault: tuple[str, str] | None,
+) -> None:
+    selection = FicheSelection(mode=SelectionMode(mode), groupes=groupes)
+    assert is_selection_visible(selection, created_by, reach) is is_visible
+    assert selection_scope_error(selection, reach) == fault
+
+
+def test_a_due_report_is_one_sentence_with_the_first_actions() -> None:
+    started = StartedRun(3, "Nightly", at("2026-05-04T10:00"), 7)
+    skipped = SkippedOccurrence(at("2026-05-04T09:00"), MISSED)
+    report = DueReport(
+        checked=9,
+        triggered=(started,),
+        not_run=((4, skipped),),
+        reconciled=(5,),
+        broken=((6, "x"),),
+    )
+    actions = (
+        "Ended the stale runs of schedule 5; Started schedule 3, due 2026-05-04 10:00 UTC, as run 7; "
+        f"Schedule 4, due 2026-05-04 09:00 UTC, is not run: {MISSED}; Schedule 6 cannot be read: x"
+    )
+    assert str(report) == f"9 schedules checked; {actions}."
+    assert str(DueReport(checked=9)) == "9 schedules checked, none is due."
+    ten, eleven = (DueReport(checked=9, reconciled=tuple(range(count))) for count in (10, 11))
+    assert str(ten).endswith("schedule 8; Ended the stale runs of schedule 9.")
+    assert str(eleven).endswith("schedule 9; and 1 more.")
