@@ -140,15 +140,17 @@ def escape_markers(text: str) -> str:
     )
 
 
-def _recording_text(recording: TimelineRecording, chosen: frozenset[tuple[int, int]] | None) -> str:
-    """Empty if none of the chunks is chosen."""
+def _recording_text(
+    recording: TimelineRecording, chosen: frozenset[tuple[int, int]] | None
+) -> str | None:
+    """None if none of the chunks is chosen."""
     chunks = [
         chunk
         for chunk in recording.chunks
         if chosen is None or (recording.index, chunk.index) in chosen
     ]
     if not chunks:
-        return ""
+        return None
     facts = {
         "Date": recording.date,
         "Heure": recording.time,
@@ -259,9 +261,9 @@ def _calls_block(task: StepPrompt, excerpts: ExcerptOptions) -> str:
     return timeline_text(timeline, chosen if len(chosen) < timeline.chunk_count else None)
 
 
-def _product_block(task: StepPrompt) -> str:
+def _product_block(task: StepPrompt) -> str | None:
     if not task.step.verify_product_info:
-        return ""
+        return None
     product = escape_markers(task.product or "")
     payload = f"{product}\n{PRODUCT_GUIDANCE}" if product else NO_PRODUCT
     return f"=== PRODUIT ===\n{payload}\n=== FIN DU PRODUIT ==="

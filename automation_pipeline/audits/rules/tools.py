@@ -97,13 +97,12 @@ def excerpt(timeline: Timeline, step: AuditStep, max_chunks: int) -> frozenset[t
 
 def preview(text: str, terms: Sequence[str]) -> str:
     """A part of the text around the first word that contains one of the normalised terms."""
-    found = 0
-    for word in re.finditer(r"\S+", text):
-        plain = normalise(word.group())
-        if any(term in plain for term in terms):
-            found = word.start()
-            break
-    start = min(max(0, found - _PREVIEW_BEFORE), max(0, len(text) - MAX_PREVIEW))
+    starts = (
+        word.start() - _PREVIEW_BEFORE
+        for word in re.finditer(r"\S+", text)
+        if any(term in normalise(word.group()) for term in terms)
+    )
+    start = max(0, min(next(starts, 0), len(text) - MAX_PREVIEW))
     return text[start : start + MAX_PREVIEW]
 
 

@@ -51,6 +51,7 @@ def places(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
         ("délai", {"maxResults": 1}, [(0, 1)], 3),
         ("le délai", {"minTermLength": 2, "maxResults": 2}, [(0, 1), (0, 3)], 3),
         ("introuvable", {}, [], 0),
+        ("rie", {}, [(0, 2)], 1),  # words of three letters, by default
     ],
 )
 def test_chunks_are_sorted_by_number_of_matching_terms(
@@ -105,6 +106,7 @@ def test_a_chunk_has_its_full_text() -> None:
 
 def test_at_most_twenty_chunks_are_read() -> None:
     calls = timeline([f"mot {at}" for at in range(40)])
+    assert read(*((0, at) for at in range(20)), calls=calls)["truncated"] is False
     result = read(*((0, at) for at in range(30)), calls=calls)
     assert (places(result["chunks"]), result["truncated"]) == ([(0, at) for at in range(20)], True)
 
@@ -114,6 +116,43 @@ def test_requested_chunks_take_precedence_over_neighbours() -> None:
     result = read((0, 1), (0, 2), calls=calls, includeNeighbors=1, maxChars=1_000)
     assert [one["full_text"] for one in result["chunks"]] == ["b" * 600, "c" * 400]
     assert result["truncated"] is True
+
+
+def test_the_previous_neighbour_takes_precedence_over_the_next() -> None:
+    calls = timeline(["a" * 600, "b" * 600, "c" * 600])
+    result = read((0, 1), calls=calls, includeNeighbors=1, maxChars=1_200)
+    assert (places(result["chunks"]), result["truncated"]) == ([(0, 0), (0, 1)], True)
+
+
+def test_at_most_twenty_thousand_characters_are_read_by_default() -> None:
+    result = read((0, 0), calls=timeline(["a" * 20_001]))
+    assert ([len(one["full_text"]) for one in result["chunks"]], result["truncated"]) == (
+        [20_000],
+        True,
+    )
+
+
+def test_at_most_twenty_five_matches_are_found_by_default() -> None:
+    arguments = json.dumps({"query": "mot"})
+    call = ToolCall("1", "searchTranscript", arguments)
+    result = json.loads(run_tool(call, timeline(["un mot"] * 30), LARGE_LIMIT))
+    assert (len(result["matches"]), result["total_matches"]) == (25, 30)
+
+
+def test_results_fill_the_limit() -> None:
+    search_call = ToolCall("1", "searchTranscript", '{"query": "délai, rétractation"}')
+    chunks = [{"recording_index": 0, "chunk_index": at} for at in (0, 1)]
+    read_call = ToolCall("2", "getTranscriptChunks", json.dumps({"chunks": chunks}))
+    found, text = (run_tool(call, CALLS, LARGE_LIMIT) for call in (search_call, read_call))
+    assert "délai de rétractation" in found
+    # A separator is reserved for each match, also for the last one.
+    assert run_tool(search_call, CALLS, len(found) + 2) == found
+    fewer = json.loads(run_tool(search_call, CALLS, len(found) + 1))
+    assert (len(fewer["matches"]), fewer["total_matches"]) == (2, 3)
+    assert run_tool(read_call, CALLS, len(text)) == text
+    cut = json.loads(run_tool(read_call, CALLS, len(text) - 1))
+    assert [one["full_text"] for one in cut["chunks"]] == ["bonjour", "le délai de rétractatio"]
+    assert cut["truncated"] is True
 
 
 def test_a_chunk_above_the_limit_is_truncated() -> None:
@@ -217,7 +256,9 @@ def test_the_tool_schemas_are_strict() -> None:
 
 
 STEP = step(
-    name="Garanties", keywords=("Hospitalisation",), control_points=("Le délai de carence est dit",)
+    name="Garanties",
+    keywords=("Hospitalisation", "prix"),
+    control_points=("Le délai de carence est dit",),
 )
 NOTHING = "rien du tout"
 
@@ -234,6 +275,7 @@ NOTHING = "rien du tout"
         # The better one wins, then the earlier one.
         ([["garanties", NOTHING, NOTHING, "garanties, délai"], ["garanties"]], 1, {(0, 2), (0, 3)}),
         ([["garanties", NOTHING, NOTHING, NOTHING], ["garanties"]], 1, {(0, 0), (0, 1)}),
+        ([[NOTHING, NOTHING, NOTHING, "le prix"]], 10, {(0, 2), (0, 3)}),
         # Words of three letters are no terms: "dit", "est".
         ([[NOTHING, "est dit", NOTHING], ["a"], []], 10, {(0, 0), (0, 1), (1, 0)}),
         ([], 10, set()),
