@@ -10,7 +10,15 @@ from fastapi.testclient import TestClient
 from automation_pipeline import migrations
 from automation_pipeline.api.app import create_app
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.permissions import RULES, Action, Rule, ScopeCheck, UnruledRouteError
+from automation_pipeline.api.permissions import (
+    RULES,
+    Action,
+    Rule,
+    ScopeCheck,
+    UnruledRouteError,
+    allowed_methods,
+    is_shadowed,
+)
 from automation_pipeline.core.access import Permission
 from automation_pipeline_tests.api.conftest import (
     MACHINE,
@@ -150,3 +158,36 @@ def test_an_entity_out_of_scope_is_404(
         login({f"{rule.permission}.{rule.action}": scope}, groupes=["NORD"]), method, path
     )
     assert (answered.status_code, answered.json()["code"]) == (404, "NOT_FOUND")
+
+
+@every_case(
+    ("path", "methods"),
+    [
+        ("/health", ("GET",)),
+        ("/api/audits", ("GET", "POST")),
+        ("/api/audits/grouped", ("GET",)),
+        ("/api/audits/12", ("DELETE", "GET", "PATCH")),
+        ("/v1/requests/7", ("GET",)),
+        ("/v1/requests/7:refresh-company", ("POST",)),
+        ("/api/audits/12/nothing", ()),
+        ("/nothing", ()),
+    ],
+)
+def test_fixed_paths_and_actions_precede_parameters(path: str, methods: tuple[str, ...]) -> None:
+    assert allowed_methods(path) == methods
+    assert not any(is_shadowed(path, method) for method in methods)
+
+
+@every_case(
+    ("path", "method", "shadowed"),
+    [
+        ("/api/audits/grouped", "DELETE", True),
+        ("/v1/requests/7:refresh-company", "GET", True),
+        ("/api/audits/12", "PUT", False),
+        ("/nothing", "GET", False),
+    ],
+)
+def test_a_route_with_a_parameter_does_not_answer_for_a_fixed_path(
+    path: str, method: str, shadowed: bool
+) -> None:
+    assert is_shadowed(path, method) is shadowed

@@ -1,5 +1,6 @@
 """Checks that `cli/test_doctor.py` does not cover: Pusher, shop, language model, registries, daemon, access."""
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -253,3 +254,69 @@ def test_the_database_check_reports_the_revision(
     result = found(make_services())["database"]
     assert result.state == "ok"
     assert result.detail.startswith(f"{database.dialect} at 0")
+
+
+def test_an_unconfigured_system_has_a_finding_per_check(
+    make_services: MakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "unused_settings", lambda _variables: {})
+    findings = checks.examine(make_services())
+    required = {one.name for one in findings if one.required}
+    assert [(one.name, one.state.value) for one in findings] == [
+        ("database", "ok"),
+        ("redis", "not set"),
+        ("crm", "failed"),
+        *((name, "not set") for name in ("speech", "model", "shop", "search", "inpi", "rcs")),
+        *((name, "not set") for name in ("smtp", "pusher")),
+        ("dagster", "ok"),
+        ("daemon", "failed"),
+        ("access", "not set"),
+    ]
+    assert required == {"database", "crm", "dagster"}
+    monkeypatch.setattr(checks, "unused_settings", lambda _variables: {"A": "no use", "B": "old"})
+    assert checks.examine(make_services())[-1] == Finding(
+        "settings",
+        checks.State.FAILED,
+        "A is not used here: no use; B is not used here: old",
+        required=False,
+    )
+
+
+def test_the_result_of_loading_the_definitions_is_kept_for_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    faults = iter(["old", None])
+    now = 1000.0
+    monkeypatch.setattr(checks, "_definitions_fault", lambda: next(faults))
+    monkeypatch.setattr(checks.time, "monotonic", lambda: now)
+    definitions = checks._Definitions()
+    for seconds in (0.0, 60.0):
+        now = 1000.0 + seconds
+        with pytest.raises(PermanentError, match="do not load: old"):
+            definitions.check()
+    now = 1060.1
+    definitions.check()
+
+
+class FakeClient:
+    """A client of an external system whose check takes a while, and that can be closed."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.closed = seconds, 0
+
+    async def check(self) -> None:
+        await asyncio.sleep(self.seconds)
+
+    async def aclose(self) -> None:
+        self.closed += 1
+
+
+def test_a_client_is_closed_after_its_check_even_if_it_takes_too_long(
+    make_services: MakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "ANSWER_SECONDS", 0.01)
+    for seconds, state, detail in ((0.0, "ok", "answers"), (60.0, "failed", "within 0.01 s")):
+        mail = FakeClient(seconds)
+        monkeypatch.setattr(Services, "mail", mail)
+        smtp = found(make_services(SMTP_HOST="127.0.0.1", SMTP_FROM="a@example.com"))["smtp"]
+        assert (smtp.state.value, detail in smtp.detail, mail.closed) == (state, True, 1)
