@@ -1,9 +1,14 @@
 """Behaviour of every request: request ids, error format, body and time limits, unexpected exceptions."""
 
+import asyncio
+import re
+import signal
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import pytest
+import uvicorn
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy.pool import QueuePool
@@ -13,6 +18,7 @@ from automation_pipeline.api.app import create_app
 from automation_pipeline.api.errors import BUG
 from automation_pipeline.automation.routes import schedules
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.storage.database import ServerLimits
 from automation_pipeline_tests.api.conftest import MACHINE, services_on
 from automation_pipeline_tests.cases import every_case
 
@@ -177,3 +183,80 @@ def test_the_connection_pool_has_one_connection_per_thread(
     pool = services.database.engine.pool
     assert isinstance(pool, QueuePool)
     assert pool.size() == application.THREADS
+
+
+def test_serve_configures_and_runs_the_server(
+    services: Services, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits: list[ServerLimits] = []
+    configs: list[uvicorn.Config] = []
+
+    class FakeServer(application._Server):
+        def run(self, sockets: list[socket.socket] | None = None) -> None:
+            configs.append(self.config)
+            asyncio.run(self.started_on(sockets or []))
+
+        async def started_on(self, sockets: list[socket.socket]) -> None:
+            self.config.load()
+            self.lifespan = self.config.lifespan_class(self.config)
+            await self.startup(sockets)
+            await self.shutdown(sockets)
+
+    monkeypatch.setattr(application, "_Server", FakeServer)
+    monkeypatch.setattr(services.database, "serve", limits.append)
+    services.settings.__dict__.update(api_timeout_seconds=7.0, api_shutdown_seconds=3)
+    for host, shown in (("127.0.0.1", r"127\.0\.0\.1"), ("::1", r"\[::1\]")):
+        application.serve(services, host=host, port=0)
+        line = capsys.readouterr().out
+        assert re.fullmatch(rf"api listening on http://{shown}:[1-9][0-9]*\n", line)
+    assert limits == [ServerLimits(application.THREADS, 7.0)] * 2
+    config = configs[0]
+    assert config.http is application.BoundedProtocol
+    assert (config.log_config, config.access_log, config.server_header) == (None, False, False)
+    assert (config.timeout_graceful_shutdown, config.backlog) == (3, application.BACKLOG)
+
+
+def test_the_server_stops_streams_and_restores_signal_handlers(services: Services) -> None:
+    api = create_app(services)
+    server = application._Server(uvicorn.Config(api), api)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with server.capture_signals():
+        handlers = {signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        assert handlers == {server.handle_exit}
+        signal.raise_signal(signal.SIGTERM)
+        assert (server.should_exit, api.state.stopping.is_set()) == (True, True)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    with ThreadPoolExecutor(1) as background:
+        background.submit(lambda: server.capture_signals().__enter__()).result(60)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_the_server_allows_the_configured_origins(services: Services) -> None:
+    services.settings.__dict__["api_cors_origins"] = ("https://ui.example.test",)
+    with TestClient(create_app(services)) as client:
+        allowed = client.get("/health", headers={"Origin": "https://ui.example.test"})
+        asked = client.options(
+            LIST,
+            headers={
+                "Origin": "https://ui.example.test",
+                "Access-Control-Request-Method": "DELETE",
+                "Access-Control-Request-Headers": "Idempotency-Key",
+            },
+        )
+        other = client.get("/health", headers={"Origin": "https://other.example.test"})
+    assert allowed.headers["access-control-allow-origin"] == "https://ui.example.test"
+    assert allowed.headers["access-control-allow-credentials"] == "true"
+    assert allowed.headers["access-control-expose-headers"] == "X-Request-Id, Idempotent-Replay"
+    assert (asked.status_code, "DELETE" in asked.headers["access-control-allow-methods"]) == (
+        200,
+        True,
+    )
+    assert asked.headers["access-control-allow-headers"] == "Idempotency-Key"
+    assert "access-control-allow-origin" not in other.headers
+
+
+def test_the_server_documents_itself(client: TestClient) -> None:
+    assert client.get("/docs").status_code == 200
+    assert client.get("/redoc").status_code == 404
+    document = client.get("/openapi.json").json()
+    assert document["info"]["title"] == "Automation Pipeline"

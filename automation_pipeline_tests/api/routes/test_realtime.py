@@ -1,5 +1,6 @@
 """Realtime routes: event streams of runs and fiches, and channel authentication."""
 
+import asyncio
 import json
 from collections.abc import Generator, Iterator, Mapping
 from datetime import UTC, datetime
@@ -10,13 +11,15 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
+from starlette.responses import StreamingResponse
 
 from automation_pipeline.api import realtime as streams
+from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.events import Event
 from automation_pipeline.fiches.tables import FicheCacheRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline.storage.outbox import enqueue
+from automation_pipeline.storage.outbox import BEGINNING, Bookmark, enqueue
 from automation_pipeline_tests.api.conftest import MACHINE, Login, user_token
 from automation_pipeline_tests.api.served import served
 
@@ -289,3 +292,132 @@ class TestChannelAuthentication:
             .status_code
             == 403
         )
+
+
+def stored(number: int) -> tuple[Bookmark, Event]:
+    event = Event(
+        tenant_id="main",
+        key=f"event-{number}",
+        name="automation.run.progress",
+        producer="automation",
+        correlation_id="x",
+        occurred_at=NOW,
+        payload={"number": number},
+    )
+    return Bookmark(id=number), event
+
+
+def text_of(number: int) -> str:
+    return f'id: 0-0-{number}\nevent: automation.run.progress\ndata: {{"number": {number}}}\n\n'
+
+
+class FakeSource:
+    """A source of the events 1 to `count`, which is over after `polls` reads."""
+
+    def __init__(self, count: int, polls: int = 1) -> None:
+        self.count, self.polls = count, polls
+        self.read_after: list[int] = []
+        self.admissions = 0
+
+    def after(self, _session: object, after: Bookmark, limit: int) -> list[tuple[Bookmark, Event]]:
+        self.read_after.append(after.id)
+        last = min(after.id + limit, self.count)
+        return [stored(number) for number in range(after.id + 1, last + 1)]
+
+    def is_over(self, _session: object) -> bool:
+        return len(self.read_after) >= self.polls
+
+    def admit(self) -> None:
+        self.admissions += 1
+        if self.admissions > 2:
+            raise AuthorizationError("Missing permission")
+
+    def stream(self, database: Database, after: Bookmark = BEGINNING, **options: Any) -> list[str]:
+        """Read a stream to its end; return its lines, or the status if it has none."""
+
+        async def read() -> list[str]:
+            source = streams.Source(self.after, self.is_over, self.admit, **options)
+            response = await streams.stream(source, database, after, asyncio.Event())
+            if not isinstance(response, StreamingResponse):
+                return [str(response.status_code)]
+            assert response.media_type == "text/event-stream"
+            assert response.headers["cache-control"] == "no-store"
+            assert response.headers["x-accel-buffering"] == "no"
+            return [str(line) async for line in response.body_iterator]
+
+        return asyncio.run(read())
+
+
+class TestStreamLines:
+    @pytest.fixture(autouse=True)
+    def _without_pauses(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(streams, "POLL_SECONDS", 0.0)
+        monkeypatch.setattr(streams, "PAGE", 2)
+
+    def test_a_stream_reads_pages_until_its_source_is_over(self, database: Database) -> None:
+        source = FakeSource(5)
+        lines = source.stream(database)
+        assert lines == ["retry: 2000\n\n", *map(text_of, (1, 2, 3, 4, 5))]
+        assert source.read_after == [0, 0, 2, 4]
+
+    def test_a_full_last_page_is_followed_by_another_read(self, database: Database) -> None:
+        source = FakeSource(2)
+        assert source.stream(database) == ["retry: 2000\n\n", text_of(1), text_of(2)]
+        assert source.read_after == [0, 0, 2]
+
+    def test_a_source_without_events_is_polled_until_it_is_over(self, database: Database) -> None:
+        assert FakeSource(0, polls=0).stream(database) == ["204"]
+        assert FakeSource(3, polls=0).stream(database, Bookmark(id=3)) == ["204"]
+        assert len(FakeSource(3, polls=0).stream(database, Bookmark(id=2))) == 2
+        source = FakeSource(0, polls=4)
+        assert source.stream(database) == ["retry: 2000\n\n"]
+        assert source.read_after == [0, 0, 0, 0, 0]
+
+    def test_hidden_events_are_skipped(self, database: Database) -> None:
+        lines = FakeSource(4).stream(database, shows=lambda one: one[0].id % 2 == 0)
+        assert lines == ["retry: 2000\n\n", text_of(2), text_of(4)]
+
+    def test_a_quiet_stream_sends_comments(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(streams, "KEEP_ALIVE_SECONDS", 0.0)
+        lines = FakeSource(0, polls=4).stream(database)
+        assert lines == ["retry: 2000\n\n", *[": still here\n\n"] * 3]
+        monkeypatch.setattr(streams, "KEEP_ALIVE_SECONDS", 60.0)
+        assert FakeSource(0, polls=4).stream(database) == ["retry: 2000\n\n"]
+
+    def test_access_is_checked_again_at_intervals(
+        self, database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source = FakeSource(9)
+        assert len(source.stream(database)) == 10
+        assert source.admissions == 0
+        monkeypatch.setattr(streams, "ADMITTED_SECONDS", 0.0)
+        source = FakeSource(9)
+        assert source.stream(database) == ["retry: 2000\n\n", *map(text_of, (1, 2, 3, 4))]
+        assert source.admissions == 3
+
+
+def test_a_test_event_is_published_on_a_known_channel(
+    client: TestClient, services: Services
+) -> None:
+    published: list[tuple[object, ...]] = []
+
+    class FakeChannels:
+        async def trigger(self, *given: object) -> None:
+            published.append(given)
+
+    services.__dict__["realtime"] = FakeChannels()
+    path = "/api/realtime/pusher/test"
+    event = {"channel": "private-global", "event": "notification", "payload": {"a": 1}}
+    answered = client.post(path, json=event)
+    assert (answered.status_code, answered.json()) == (
+        200,
+        {"success": True, "message": "Test event published"},
+    )
+    refused = client.post(path, json={**event, "channel": "nonsense"})
+    assert (refused.status_code, refused.json()["details"]) == (
+        400,
+        [{"field": "channel", "message": "is not a known channel"}],
+    )
+    assert published == [("private-global", "notification", {"a": 1})]
