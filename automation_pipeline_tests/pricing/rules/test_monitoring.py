@@ -1,6 +1,7 @@
 """Rules for dead letters, checks, alerts, invariants and daily reports."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -78,6 +79,15 @@ def test_a_report_counts_by_kind_and_recommends_actions() -> None:
 def test_a_report_without_dead_letters_has_no_recommendations() -> None:
     report = dead_letter_report("p1", [], [])
     assert (report.total_failed, report.by_error_type, report.recommendations) == (0, {}, ())
+
+
+def test_error_kinds_with_equal_counts_are_ordered_by_name() -> None:
+    tallies = [
+        DeadLetterTally(FailureKind(kind), count, 0, 0)
+        for kind, count in (("server", 2), ("network", 2), ("unknown", 1), ("conflict", 2))
+    ]
+    report = dead_letter_report("p1", tallies, [])
+    assert list(report.by_error_type) == ["conflict", "network", "server", "unknown"]
 
 
 @every_case("kind", FailureKind)
@@ -162,6 +172,9 @@ def test_another_currency_is_a_mismatch_without_an_amount() -> None:
     found = mismatch_of(target(), Price(1299, "EUR"))
     assert found is not None
     assert (found.difference, found.percentage_diff, found.actual_currency) == (None, None, "EUR")
+    free = mismatch_of(replace(target(), expected=Price(0, "USD")), Price(5, "USD"))
+    assert free is not None
+    assert (free.difference, free.percentage_diff) == (5, None)
 
 
 def test_a_report_lists_mismatches_and_unverified_prices() -> None:
@@ -240,12 +253,25 @@ def success(applied: int, failed: int) -> ProjectHealth:
             ProjectHealth(applied=0, failed=500, dead_letters=500, rate_limits=9),
             ["success_rate critical", "dlq_size critical", "rate_limits warning"],
         ),
+        (ProjectHealth(open_circuit="shop.test"), ["circuit_open critical"]),
     ],
 )
 def test_alert_conditions_per_health_figure(health: ProjectHealth, fired: list[str]) -> None:
     found = evaluate_alerts("shoes", health)
     assert [f"{alert.name} {alert.severity}" for alert in found] == fired
     assert all(alert.message.endswith(".") and alert.subject == "shoes" for alert in found)
+
+
+def test_the_message_of_an_alert_contains_its_figures() -> None:
+    health = ProjectHealth(
+        applied=89, failed=11, dead_letters=51, rate_limits=4, open_circuit="shop.test"
+    )
+    assert [alert.message for alert in evaluate_alerts("shoes", health)] == [
+        "Only 89.0% of 100 price changes succeeded.",
+        "51 failed price changes wait for an operator.",
+        "The shop refused 4 calls in five minutes for coming too fast.",
+        "The circuit of shop.test is open: price changes wait, because calls were refused or failed in a row.",
+    ]
 
 
 def faults(status: str, states: str) -> list[str]:
@@ -320,6 +346,7 @@ def a_day(
 def test_the_daily_checks_pass_or_fail_by_figure(day: DayRuns, failed: list[str]) -> None:
     found = evaluate_day(day)
     assert tuple(finding.check for finding in found) == DAY_CHECKS
+    assert [finding.grave for finding in found] == [False, False, True, True]
     assert [finding.check for finding in found if not finding.passed] == failed
 
 
@@ -333,4 +360,13 @@ def test_check_messages_have_counts_and_the_first_few_runs() -> None:
         "3 failed price changes wait for an operator.",
         f"Prices in the shop are critically different from what was applied: {named}",
         "Run 1 was queued late, Run 2 too",
+    ]
+    assert evaluate_day(a_day((1, 0), mismatched=5))[2].message.endswith(
+        ": run 1, run 2, run 3, run 4, run 5."
+    )
+    assert [finding.message for finding in evaluate_day(a_day())] == [
+        "No price change was tried.",
+        "0 failed price changes wait for an operator.",
+        "No check of the runs found a price that is critically different.",
+        "Every run keeps its invariants.",
     ]

@@ -336,8 +336,9 @@ def test_guardrails_before_a_write_include_the_used_daily_budget(
         assert decided is None
         return
     assert isinstance(decided, FailedResult)
-    assert decided.failure.kind is FailureKind.VALIDATION
-    assert failing in decided.failure.message
+    assert (decided.failure.kind, decided.failure.retryable) == (FailureKind.VALIDATION, False)
+    assert decided.failure.message.startswith(f"The project's guardrails block it: {failing} (")
+    assert (decided.seen, decided.progress) == (TEN_EUROS, AttemptProgress())
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**6), st.booleans())
@@ -384,18 +385,21 @@ def test_the_final_read_finds_the_price_or_fails_the_target(price: int, kind: ty
     )
     assert isinstance(settled, kind)
     if isinstance(settled, FailedResult):
-        assert (settled.failure, settled.target.outcome_unknown) == (BUSY, False)
+        known = replace(failed_target, outcome_unknown=False)
+        assert settled == FailedResult(known, BUSY, known.progress, Price(price, "EUR"))
 
 
 def test_a_failed_final_read_is_repeated_unless_the_error_is_permanent() -> None:
     failed_target = target(final_failure=LOST, outcome_unknown=True)
-    again = decide_after_failed_call(failed_target, BUSY, Random(1))
-    assert isinstance(again, RequeuedResult)
-    assert (again.final_failure, again.outcome_unknown, again.wait_seconds > 0) == (
-        LOST,
-        True,
-        True,
-    )
+    for failure, wait in ((BUSY, 2.0), (replace(BUSY, retry_after_seconds=30.0), 30.0)):
+        assert decide_after_failed_call(failed_target, failure, NoJitter()) == RequeuedResult(
+            failed_target,
+            wait,
+            failed_target.progress,
+            failure,
+            outcome_unknown=True,
+            final_failure=LOST,
+        )
     over = decide_after_failed_call(failed_target, GONE, Random(1))
     assert isinstance(over, FailedResult)
     assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)
@@ -409,8 +413,14 @@ def test_an_untried_target_is_requeued_unchanged() -> None:
 
 
 def test_a_target_without_a_variant_is_not_found() -> None:
-    failure = fail_without_variant(target(variant_id=None)).failure
-    assert (failure.kind, failure.retryable) == (FailureKind.NOT_FOUND, False)
+    one = target(variant_id=None)
+    failure = CallFailure(FailureKind.NOT_FOUND, "It has no variant of the shop.", retryable=False)
+    assert fail_without_variant(one) == FailedResult(one, failure, one.progress)
+    missing = decide_before_write(one, None, Decimal(0), REFUSE_DRIFT)
+    assert isinstance(missing, FailedResult)
+    assert missing.failure == replace(
+        failure, message="The variant, or its price, is not in the shop any more."
+    )
 
 
 @every_case(
@@ -422,9 +432,49 @@ def test_a_target_times_out_after_ten_minutes_excluding_rate_limit_waits(
 ) -> None:
     one = target(progress=AttemptProgress(1, 3, waited_seconds))
     late = overdue_targets([one], BEGAN + timedelta(minutes=minutes))
-    assert [(given_up.failure.kind, given_up.progress) for given_up in late] == [
-        (FailureKind.TIMEOUT, one.progress)
-    ] * is_late
+    failure = CallFailure(FailureKind.TIMEOUT, "It took longer than ten minutes.", retryable=False)
+    assert late == [FailedResult(one, failure, one.progress)] * is_late
+
+
+def test_an_overdue_target_with_an_unknown_outcome_is_read_once_more() -> None:
+    unknown = target(outcome_unknown=True)
+    [again] = overdue_targets([unknown], BEGAN + timedelta(minutes=11))
+    assert isinstance(again, RequeuedResult)
+    assert again.final_failure is not None
+    assert again == RequeuedResult(
+        unknown,
+        0.0,
+        unknown.progress,
+        None,
+        outcome_unknown=True,
+        final_failure=again.final_failure,
+    )
+    assert again.final_failure.kind is FailureKind.TIMEOUT
+    assert again.was_tried
+    last = replace(unknown, final_failure=LOST)
+    assert overdue_targets([last], BEGAN + timedelta(minutes=11)) == [
+        FailedResult(last, LOST, last.progress)
+    ]
+
+
+@every_case(("failure", "waits"), [(BUSY, False), (LOST, True)])
+def test_after_the_last_attempt_a_price_that_may_be_written_is_read_once_more(
+    failure: CallFailure, *, waits: bool
+) -> None:
+    """A call without an answer may still take effect; a call with a server error has ended."""
+    one = target(progress=AttemptProgress(attempts=MAX_RETRIES))
+    again = decide_after_failed_call(one, failure, NoJitter())
+    assert again == RequeuedResult(
+        one, 2.0 if waits else 0.0, one.progress, None, outcome_unknown=True, final_failure=failure
+    )
+
+
+def test_only_a_call_or_a_new_final_failure_is_an_attempt() -> None:
+    one = target()
+    assert not requeue_unchanged(one).was_tried
+    assert replace(requeue_unchanged(one), failure=BUSY).was_tried
+    assert replace(requeue_unchanged(one), final_failure=BUSY).was_tried
+    assert not requeue_unchanged(target(final_failure=BUSY)).was_tried
 
 
 @every_case(
@@ -526,6 +576,21 @@ def test_the_eleventh_rate_limit_wait_uses_an_attempt() -> None:
         attempts=1, rate_limit_waits=10, rate_limit_seconds=20
     )
     assert decision.wait_seconds >= 30
+
+
+def test_the_tenth_rate_limit_wait_uses_no_attempt() -> None:
+    progress = AttemptProgress(attempts=1, rate_limit_waits=9, rate_limit_seconds=20)
+    decision = not_none(decide_retry(failure(429, 30.0), progress, NoJitter()))
+    assert decision == RetryTarget(33.0, AttemptProgress(1, 10, 53.0))
+
+
+def test_a_retry_waits_at_least_as_long_as_the_shop_asks_for() -> None:
+    short, long = (
+        not_none(decide_retry(failure(503, seconds), AttemptProgress(), NoJitter()))
+        for seconds in (1.0, 100.0)
+    )
+    assert (short.wait_seconds, long.wait_seconds) == (2.0, pytest.approx(110.0))
+    assert short.progress == long.progress == AttemptProgress(attempts=1)
 
 
 def test_rate_limit_waits_above_15_minutes_use_attempts() -> None:

@@ -4,6 +4,7 @@ import heapq
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +28,6 @@ from automation_pipeline.pricing.models.shop import (
     round_half_up,
 )
 from automation_pipeline.pricing.rules.pacing import (
-    DEFAULT_BUCKET,
     RESERVATION_LIFETIME,
     SPARE_SHARE,
     CallKind,
@@ -44,6 +44,7 @@ from automation_pipeline.pricing.rules.pacing import (
     request_permit,
     reserve_points,
     sync_bucket,
+    without_probe,
 )
 from automation_pipeline_tests.cases import every_case
 
@@ -220,23 +221,19 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def full(**changes: float) -> LeakyBucket:
+def full(**changes: Any) -> LeakyBucket:
     facts = {
         "available": 2000.0,
         "maximum": 2000.0,
         "restore_rate": 100.0,
         "pending": 0.0,
+        "measured_at": NOW,
     } | changes
-    return LeakyBucket(**facts, measured_at=NOW)
+    return LeakyBucket(**facts)
 
 
 def test_the_default_bucket_is_that_of_the_smallest_plan() -> None:
-    bucket = default_bucket(NOW)
-    assert (bucket.available, bucket.maximum, bucket.restore_rate) == (
-        DEFAULT_BUCKET.available,
-        DEFAULT_BUCKET.maximum,
-        DEFAULT_BUCKET.restore_rate,
-    )
+    assert default_bucket(NOW) == LeakyBucket(1000, 1000, 50, 0, NOW)
 
 
 @every_case(
@@ -255,7 +252,9 @@ def test_points_are_restored_up_to_the_maximum() -> None:
     bucket, wait = reserve_points(full(available=-100.0), 10, after(3))
     assert (bucket.available, wait) == (pytest.approx(190), 0.0)
     bucket, _ = reserve_points(full(available=1990.0), 10, after(3))
-    assert bucket.available == pytest.approx(1990)
+    assert bucket == full(available=1990.0, pending=10.0, measured_at=after(3))
+    bucket, _ = reserve_points(full(available=100.0), 10, after(-3))
+    assert bucket.available == 90
 
 
 def test_a_synced_bucket_subtracts_other_reservations() -> None:
@@ -278,25 +277,42 @@ def test_a_stale_bucket_status_does_not_raise_the_estimate(
     assert bucket.available == available
 
 
+def test_an_answer_that_started_after_the_last_status_raises_the_estimate() -> None:
+    estimated = replace(full(available=500.0), synced_at=NOW)
+    synced = sync_bucket(estimated, 10, BucketStatus(1800, 2000, 100), since=NOW, now=after(1))
+    assert synced.available == 1800
+
+
 def test_an_answer_without_bucket_status_keeps_the_points_spent() -> None:
     assert sync_bucket(
         full(available=500.0, pending=10.0), 10, None, since=NOW, now=after(1)
     ) == LeakyBucket(600, 2000, 100, 0, after(1))
-    assert (
-        sync_bucket(
-            full(available=500.0, pending=10.0), 10, BucketStatus(1, 1, 0), since=NOW, now=NOW
-        ).restore_rate
-        == 100
+    for invalid in (BucketStatus(1, 1, 0), BucketStatus(1, 0, 1)):
+        unchanged = sync_bucket(
+            full(available=500.0, pending=10.0), 10, invalid, since=NOW, now=NOW
+        )
+        assert unchanged == full(available=500.0)
+
+
+def test_reservations_of_other_calls_withhold_at_most_half_of_the_bucket() -> None:
+    synced = sync_bucket(
+        full(pending=1500.0), 10, BucketStatus(1800, 2000, 100), since=NOW, now=NOW
     )
+    assert (synced.available, synced.pending) == (800, 1000)
+    empty = sync_bucket(full(pending=5.0), 10, BucketStatus(1800, 2000, 100), since=NOW, now=NOW)
+    assert (empty.available, empty.pending) == (1800, 0)
 
 
 def test_a_refund_restores_the_reserved_points() -> None:
     reserved, _ = reserve_points(full(available=500.0), 40, NOW)
     assert refund_points(reserved, 40, NOW) == full(available=500.0)
+    assert refund_points(full(available=500.0, pending=5.0), 10, NOW).pending == 0
 
 
 def test_reservations_of_killed_processes_expire() -> None:
-    later = NOW + RESERVATION_LIFETIME + timedelta(seconds=1)
+    later = NOW + RESERVATION_LIFETIME
+    assert reserve_points(full(pending=700.0), 10, later)[0].pending == 710
+    later += timedelta(seconds=1)
     assert reserve_points(full(pending=700.0), 10, later)[0].pending == 10
     assert reserve_points(full(pending=700.0), 10, after(1))[0].pending == 710
 
@@ -416,20 +432,47 @@ def test_a_success_of_another_kind_does_not_close_a_circuit_that_writes_opened()
 
 def test_an_open_circuit_allows_one_probe_after_a_minute() -> None:
     opened = after_answers("TTTTTT")
+    assert opened == OPEN
     assert has_opened(Circuit(), opened)
     assert request_permit(opened, NOON + timedelta(seconds=59)) == NOON + MINUTE
     probe = request_permit(opened, NOON + MINUTE)
-    assert isinstance(probe, CallPermit)
-    assert probe.is_probe
-    assert probe.circuit.state is CircuitState.HALF_OPEN
+    assert probe == CallPermit(replace(HALF_OPEN, until=NOON + 2 * MINUTE), is_probe=True)
     assert request_permit(probe.circuit, NOON + MINUTE) == NOON + 2 * MINUTE
 
 
 @every_case("answer", [CallOutcome.THROTTLED, CallOutcome.FAILED])
 def test_a_failed_probe_reopens_the_circuit_without_an_event(answer: CallOutcome) -> None:
-    again = after_answer(HALF_OPEN, CallKind.WRITE, answer, NOON)
-    assert (again.state, again.until) == (CircuitState.OPEN, NOON + MINUTE)
+    again = after_answer(HALF_OPEN, CallKind.READ, answer, NOON, timedelta(seconds=5))
+    streak = Streak(int(answer is CallOutcome.THROTTLED), int(answer is CallOutcome.FAILED))
+    assert again == replace(OPEN, streaks={**SIX_REFUSED_WRITES, CallKind.READ: streak})
     assert not has_opened(HALF_OPEN, again)
+    assert not has_opened(CLOSED, CLOSED)
+
+
+def test_a_probe_that_was_not_sent_is_left_to_the_next_call() -> None:
+    now = NOON + 1.5 * MINUTE
+    probe = replace(HALF_OPEN, until=NOON + 2 * MINUTE)
+    reopened = replace(OPEN, until=now)
+    newer = replace(HALF_OPEN, until=NOON + 3 * MINUTE)
+    almost_newer = replace(newer, until=NOON + 3 * MINUTE - timedelta(seconds=1))
+    after_read = replace(HALF_OPEN, until=None)
+    for circuit, expected in (
+        (probe, reopened),
+        (almost_newer, reopened),
+        (newer, newer),
+        (after_read, after_read),
+        (CLOSED, CLOSED),
+        (OPEN, OPEN),
+    ):
+        assert without_probe(circuit, probe, now) == expected
+    assert without_probe(probe, after_read, now) == probe
+
+
+def test_a_circuit_shows_its_longest_streaks() -> None:
+    streaks = {CallKind.READ: Streak(2, 0), CallKind.WRITE: Streak(1, 4)}
+    circuit = Circuit(streaks=streaks)
+    assert (circuit.throttles, circuit.failures) == (2, 4)
+    assert (CLOSED.throttles, CLOSED.failures) == (0, 0)
 
 
 def test_a_successful_probe_closes_the_circuit() -> None:
