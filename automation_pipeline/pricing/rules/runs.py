@@ -212,7 +212,7 @@ def decide_retry(
     attempts = progress.attempts + 1
     wait = RETRY_BACKOFF.delay(attempts, random)
     if retry_after is not None:
-        wait = max(wait, rate_limit_wait(retry_after, 0, random))
+        wait = max(wait, _requested_wait(retry_after, random))
     return RetryTarget(wait, replace(progress, attempts=attempts))
 
 
@@ -221,6 +221,10 @@ def rate_limit_wait(retry_after: float | None, waits: int, random: Random) -> fl
     `waits` counts the previous waits."""
     if retry_after is None:
         return RATE_LIMIT_BACKOFF.delay(waits + 1, random)
+    return _requested_wait(retry_after, random)
+
+
+def _requested_wait(retry_after: float, random: Random) -> float:
     return max(retry_after, MINIMUM_WAIT_SECONDS) * (1 + random.uniform(0, _RATE_LIMIT_JITTER))
 
 

@@ -364,6 +364,7 @@ def test_check_messages_have_counts_and_the_first_few_runs() -> None:
     assert evaluate_day(a_day((1, 0), mismatched=5))[2].message.endswith(
         ": run 1, run 2, run 3, run 4, run 5."
     )
+    assert evaluate_day(a_day((1, 0), mismatched=6))[2].message.endswith("run 5, and 1 more.")
     assert [finding.message for finding in evaluate_day(a_day())] == [
         "No price change was tried.",
         "0 failed price changes wait for an operator.",

@@ -1,5 +1,6 @@
 """Prices computed from rules, and guardrails that block them."""
 
+from collections import Counter
 from decimal import Decimal
 from typing import cast
 
@@ -86,6 +87,16 @@ def priced(before: int, transform: dict[str, object], **facts: object) -> PriceO
         (1000, {"op": "absolute", "value": 250}, 1250, ()),
         (1000, {"op": "absolute", "value": -2000, "floor": 100}, 100, ("floor:100",)),
         (1000, {"op": "absolute", "value": -2000, "allowZero": True}, 0, ("zero:0",)),
+        (1000, {"op": "absolute", "value": -1000, "allowZero": True}, 0, ()),
+        (1000, {"op": "set", "value": 950, "ceiling": 950}, 950, ()),
+        (
+            1000,
+            {"op": "absolute", "value": -2000, "maxChangePercent": 150, "allowZero": True},
+            0,
+            ("maxChange:0",),
+        ),
+        (1000, {"op": "set", "value": 950, "floor": 950}, 950, ()),
+        (1000, {"op": "set", "value": 1100, "maxChangePercent": 10}, 1100, ()),
         (1000, {"op": "multiply", "factor": 1.5}, 1500, ()),
         (333, {"op": "percent", "value": -50, "maxChangePercent": 10}, 300, ("maxChange:300",)),
         (1000, {"op": "percent", "value": 0.1, "round": "up", "precision": 1}, 1010, ()),
@@ -224,6 +235,8 @@ def test_a_variant_whose_currency_lacks_the_ending_is_skipped() -> None:
             (Warn.DIRECTION_REVERSED,),
         ),
         ({"cost": 900, "compare_at": 1000}, {"op": "percent", "value": -10}, ()),
+        ({}, {"op": "set", "value": 1100, "maxChangePercent": 10}, ()),
+        ({}, {"op": "set", "value": 900, "maxChangePercent": 10}, ()),
     ],
 )
 def test_unusual_prices_have_warnings(
@@ -361,6 +374,11 @@ def test_facts_are_stored_as_json() -> None:
     }
 
 
+def test_targets_skipped_and_blocked_variants_are_matched() -> None:
+    tally = PlanTally(targets=2, blocked=3, skips=Counter(no_change=4, no_price=1))
+    assert (tally.skipped, tally.matched) == (5, 10)
+
+
 @given(st.lists(any_variant, max_size=12), policies)
 def test_every_variant_is_a_target_or_skipped_or_blocked(
     variants: list[Variant], policy: Policy | None
@@ -417,6 +435,13 @@ def test_a_price_outside_a_guardrail_is_blocked(
     policy: dict[str, object], current: int, proposed: int, names: list[str]
 ) -> None:
     assert failing(policy, current, proposed) == names
+
+
+def test_a_floor_may_equal_the_ceiling() -> None:
+    fixed = {"floor": 500, "ceiling": 500}
+    policy = parse_policy({**fixed, "currency": "EUR"})
+    transform = rule({"op": "percent", "value": 1, **fixed}).transform
+    assert (policy.ceiling, transform.ceiling) == (500, 500)
 
 
 def test_the_daily_budget_is_reduced_by_earlier_changes() -> None:
@@ -586,6 +611,7 @@ SHIRT = variant(
         ({"price": {"gt": 1500, "currency": "EUR"}}, False),
         ({"price": {"lte": 1499, "currency": "EUR"}}, False),
         ({"price": {"eq": 1500, "currency": "EUR"}}, True),
+        ({"price": {"eq": 1499, "currency": "EUR"}}, False),
         ({"price": {"gte": 0, "currency": "USD"}}, False),
         ({"field": "vendor", "op": "eq", "value": "acme ltd"}, True),
         ({"field": "vendor", "op": "ne", "value": "acme ltd"}, False),

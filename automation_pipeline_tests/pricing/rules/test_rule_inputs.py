@@ -364,6 +364,7 @@ def test_a_selector_that_is_too_deep_or_too_large_is_refused_before_parsing() ->
         deep = {"not": deep}
     assert faults(deep) == {"selector": "must not be nested deeper than 10"}
     assert faults({"or": [{"all": True}] * 1000}) == {"selector": "must have at most 1000 parts"}
+    assert len(selector({"or": [{"all": True}] * 999}).any_of or ()) == 999
 
 
 def test_a_single_value_becomes_a_list_without_duplicates() -> None:
@@ -503,6 +504,11 @@ def test_an_unknown_operation_is_refused() -> None:
     assert dict(refused.value.fields)["transform.op"].startswith(
         "must be 'percent', 'absolute', 'set'"
     )
+
+
+def test_the_largest_amount_is_accepted() -> None:
+    transform = rule({**TENTH_OFF, "floor": 10**12}).transform
+    assert transform.floor == 10**12
 
 
 def test_numbers_of_any_notation_are_parsed_as_decimals() -> None:

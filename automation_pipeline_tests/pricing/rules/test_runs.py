@@ -405,6 +405,11 @@ def test_a_failed_final_read_is_repeated_unless_the_error_is_permanent() -> None
     assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)
 
 
+def test_a_permanent_failure_with_a_known_outcome_fails_the_target() -> None:
+    one = target(progress=AttemptProgress(1, 2, 3.0))
+    assert decide_after_failed_call(one, GONE, NoJitter()) == FailedResult(one, GONE, one.progress)
+
+
 def test_an_untried_target_is_requeued_unchanged() -> None:
     one = target(progress=AttemptProgress(2, 1, 5.0), outcome_unknown=True)
     assert requeue_unchanged(one, 7.0) == RequeuedResult(
@@ -638,7 +643,13 @@ def test_a_wait_is_at_least_the_retry_after_header(
 
 @every_case(
     ("requested", "available", "rate", "seconds"),
-    [(10, 2, 100, 1.0), (1000, 0, 100, 10.0), (10, 50, 100, 1.0), (10, 2, 0, None)],
+    [
+        (10, 2, 100, 1.0),
+        (1000, 500, 100, 5.0),
+        (1000, 0, 100, 10.0),
+        (10, 50, 100, 1.0),
+        (10, 2, 0, None),
+    ],
 )
 def test_throttle_seconds_until_the_bucket_has_enough_points(
     requested: float, available: float, rate: float, seconds: float | None

@@ -14,6 +14,7 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.pricing.models.shop import (
     PRICE_DRIFT,
     BucketStatus,
+    CallCosts,
     CircuitState,
     FailureKind,
     FailureSignal,
@@ -192,6 +193,11 @@ def test_a_call_that_may_have_arrived_has_an_unknown_outcome(
     assert classify_failure(signal, "").outcome_unknown is unknown
 
 
+def test_a_read_costs_a_fixed_number_of_points_and_more_for_each_price() -> None:
+    assert CallCosts(page=753, each_price=2, write=10, prices=1).reading(250) == 501
+    assert CallCosts(page=753, each_price=2, write=10).reading(3) == 6
+
+
 def test_only_failures_of_the_whole_shop_are_critical() -> None:
     critical = {
         status
@@ -299,6 +305,8 @@ def test_reservations_of_other_calls_withhold_at_most_half_of_the_bucket() -> No
         full(pending=1500.0), 10, BucketStatus(1800, 2000, 100), since=NOW, now=NOW
     )
     assert (synced.available, synced.pending) == (800, 1000)
+    smallest = sync_bucket(full(), 10, BucketStatus(1, 1, 1), since=NOW, now=NOW)
+    assert smallest == LeakyBucket(1, 1, 1, 0, NOW, NOW)
     empty = sync_bucket(full(pending=5.0), 10, BucketStatus(1800, 2000, 100), since=NOW, now=NOW)
     assert (empty.available, empty.pending) == (1800, 0)
 
