@@ -20,7 +20,7 @@ from automation_pipeline.pricing.queries.runs import plan_checks
 from automation_pipeline.pricing.rules.monitoring import ReconciliationReport
 from automation_pipeline.pricing.runs import roll_back_run
 from automation_pipeline.pricing.schedules import start_due_rules
-from automation_pipeline.pricing.tables import ShopRow
+from automation_pipeline.pricing.tables import RuleCheckRow, ShopRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, product_variants
@@ -71,6 +71,16 @@ def test_an_unfinished_check_is_requested_again_with_another_key(harness: Pricin
     harness.pass_minutes(1)
     [again] = request_checks(harness)
     assert again.startswith(f"{first}-")
+
+
+def test_a_tick_requests_at_most_a_hundred_checks(harness: PricingHarness) -> None:
+    run = harness.previewed_run()
+    with harness.database.transaction() as session:
+        session.add_all(
+            RuleCheckRow(rule_run_id=run.id, name=f"manual-{number}", due_at=harness.clock.now())
+            for number in range(101)
+        )
+    assert [len(request_checks(harness)) for _ in range(3)] == [100, 1, 0]
 
 
 def test_a_finished_check_is_not_requested(harness: PricingHarness) -> None:

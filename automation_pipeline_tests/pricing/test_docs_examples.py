@@ -8,6 +8,9 @@ from pathlib import Path
 from automation_pipeline.clients.shop import COSTS, PAGE_SIZE
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.pricing.models.rules import (
+    MAX_COOLDOWN_MINUTES,
+    MAX_DEPTH,
+    MAX_PARTS,
     Comparison,
     OnDrift,
     Policy,
@@ -18,13 +21,17 @@ from automation_pipeline.pricing.models.rules import (
 )
 from automation_pipeline.pricing.models.runs import RULE_RUN, RULE_TARGET, TargetState
 from automation_pipeline.pricing.models.shop import (
+    MAX_PRICES_PER_READ,
+    MAX_PRICES_PER_WRITE,
     FailureKind,
     Price,
+    ShopOptions,
     VariantField,
     parse_amount,
     price_text,
 )
 from automation_pipeline.pricing.models.transforms import (
+    MAX_NAMES,
     Operation,
     PriceOutcome,
     Round,
@@ -33,8 +40,11 @@ from automation_pipeline.pricing.models.transforms import (
     Warn,
     names_amounts,
 )
+from automation_pipeline.pricing.queries.targets import MAX_PRODUCTS, MAX_TARGETS
 from automation_pipeline.pricing.rules.evaluation import price
-from automation_pipeline.pricing.rules.monitoring import MismatchSeverity
+from automation_pipeline.pricing.rules.monitoring import KEPT_FOR, MismatchSeverity
+from automation_pipeline.pricing.rules.runs import PREVIEW_LIFETIME
+from automation_pipeline.pricing.worker import LONGEST_READ_SECONDS
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.pricing.rules.rules import rule, selector, variant
 
@@ -172,6 +182,22 @@ def test_the_state_diagram_has_exactly_the_legal_transitions() -> None:
     of_runs = {(str(frm), str(to)) for frm, tos in RULE_RUN.moves.items() for to in tos}
     assert drawn == of_runs | of_targets
     assert set(names) == set(TargetState)
+
+
+def test_the_documented_limits_equal_those_of_the_code() -> None:
+    text = " ".join(PAGE.split())
+    limits = (
+        f"up to {MAX_DEPTH} levels deep, with up to {MAX_PARTS:,} parts and {MAX_NAMES:,} names",
+        f"up to {MAX_COOLDOWN_MINUTES}. `--force` ignores it",
+        f"up to {MAX_PRODUCTS} products or {MAX_TARGETS} variants per call",
+        f"if the last read is more than {LONGEST_READ_SECONDS:g} seconds old",
+        f"A worker waits for at most {ShopOptions().longest_pause_seconds:g} s.",
+        f"prices of *n* variants, {MAX_PRICES_PER_READ} at most",
+        f"the variants of one product, {MAX_PRICES_PER_WRITE} at most",
+        f"acknowledged, or {KEPT_FOR.days} days old",
+        f"older than {PREVIEW_LIFETIME.seconds // 60} minutes",
+    )
+    assert [limit for limit in limits if limit not in text] == []
 
 
 def test_the_documented_call_costs_equal_those_of_the_client() -> None:

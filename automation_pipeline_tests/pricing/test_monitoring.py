@@ -480,6 +480,14 @@ def test_the_report_counts_all_dead_letters_and_lists_the_oldest(
     )
 
 
+def test_the_report_lists_at_most_a_thousand_dead_letters(
+    database: Database, clock: FakeClock
+) -> None:
+    an_ended_run(database, clock, 0, 1001)
+    report = report_dead_letters("default", database=database, clock=clock)
+    assert (report.total_failed, len(report.entries)) == (1001, 1000)
+
+
 def test_dead_letter_reports_are_per_project(harness: PricingHarness) -> None:
     run_with_failures(harness, KINDS, project_id="toys")
     assert (report_of(harness).total_failed, report_of(harness, "toys").total_failed) == (0, 3)

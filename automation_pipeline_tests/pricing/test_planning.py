@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -30,6 +30,7 @@ from automation_pipeline.pricing.rules.evaluation import plan_target, price
 from automation_pipeline.pricing.shop import read_catalogue
 from automation_pipeline.pricing.tables import PriceChangeRow
 from automation_pipeline.storage.database import Database
+from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import PAGES, FakeShop, product_variants, variant
 from automation_pipeline_tests.pricing.harness import PricingHarness
@@ -296,6 +297,29 @@ def test_a_long_retry_after_stops_planning(harness: PricingHarness) -> None:
         harness.plan(harness.request_run(harness.rule()))
     assert refused.value.retry_after_seconds == 300
     assert harness.shop.call_count("page") == 1
+
+
+@pytest.mark.parametrize(("retry_after", "minutes"), [(None, 5), (240.0, 5), (600.0, 10)])
+def test_a_requested_run_is_planned_again_after_five_minutes_or_later(
+    retry_after: float | None, minutes: int, harness: PricingHarness
+) -> None:
+    run_id = harness.request_run(harness.rule())
+    harness.shop.fail_always(
+        PAGES, FailureSignal(code="THROTTLED"), retry_after_seconds=retry_after
+    )
+    harness.shop_options["longest_pause_seconds"] = 0.0
+    before = database_now_of(harness)
+    with pytest.raises(TransientError):
+        harness.plan(run_id)
+    run = harness.run(run_id)
+    assert str(run.error_message).startswith("The shop fails")
+    assert run.resume_at is not None
+    assert before <= run.resume_at - timedelta(minutes=minutes) <= database_now_of(harness)
+
+
+def database_now_of(harness: PricingHarness) -> datetime:
+    with harness.database.reading() as session:
+        return database_time(session)
 
 
 def test_a_run_of_another_shop_is_not_planned(harness: PricingHarness) -> None:

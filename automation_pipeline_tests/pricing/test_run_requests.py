@@ -772,6 +772,14 @@ def test_a_target_with_a_lost_answer_is_not_cancelled_as_untried(
     )
 
 
+def test_the_error_of_a_run_lists_at_most_ten_failures(
+    three_product_harness: PricingHarness,
+) -> None:
+    three_product_harness.shop.add(*product_variants(12))
+    ended = cancel_run_by(three_product_harness, three_product_harness.queued_run())
+    assert (ended.targets.failed, str(ended.error_message).count("; ")) == (12, 9)
+
+
 def test_a_second_cancellation_changes_nothing(three_product_harness: PricingHarness) -> None:
     run = three_product_harness.queued_run()
     three_product_harness.renew_claim(run.id)

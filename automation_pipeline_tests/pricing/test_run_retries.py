@@ -14,7 +14,6 @@ from automation_pipeline.pricing.models.shop import FailureSignal
 from automation_pipeline.pricing.pricing_rules import get_rule
 from automation_pipeline.pricing.queries.runs import file_run_requests
 from automation_pipeline.pricing.runs import (
-    POSTPONED_SECONDS,
     postpone_failed_run,
     retry_run,
     roll_back_run,
@@ -404,14 +403,16 @@ WHY = "SHOP_API_TOKEN is not set."
 
 def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: FakeClock) -> None:
     run_id = a_run(database, a_rule(database, clock), "QUEUED", clock.now(), ["QUEUED"])
+    with database.reading() as session:
+        before = database_time(session)
     assert postpone_failed_run(run_id, WHY, database=database)
     with database.transaction() as session:
         assert runs_without_worker(session) == []
-        now = database_time(session)
+        after = database_time(session)
     row = run_row(database, run_id)
     assert row.error_message == WHY
     assert row.resume_at
-    assert now < row.resume_at <= now + timedelta(seconds=POSTPONED_SECONDS)
+    assert before <= row.resume_at - timedelta(minutes=5) <= after
     change_run(database, run_id, resume_at=database_now(-1.0))
     with database.transaction() as session:
         assert runs_without_worker(session) == [run_id]
@@ -518,6 +519,13 @@ def test_a_worker_is_requested_for_a_run_without_one(
     assert [(job, config) for _, job, config in requested] == [
         ("rule_run", {"run_id": run_id})
     ] * is_found
+
+
+def test_a_sweep_requests_at_most_a_hundred_workers(database: Database, clock: Clock) -> None:
+    rule = a_rule(database, clock)
+    for _ in range(101):
+        a_run(database, rule, "PREVIEW", clock.now(), wish="apply")
+    assert [len(sweep(database, clock)) for _ in range(3)] == [100, 1, 0]
 
 
 def test_a_requested_worker_is_not_requested_again(database: Database, clock: Clock) -> None:

@@ -175,6 +175,14 @@ def test_throttles_are_stored_and_counted(harness: PricingHarness) -> None:
     assert harness.meter.drain()["rules_429_count_total", 'shop="shop.test"'] == 4
 
 
+def test_the_last_hundred_throttles_are_stored(harness: PricingHarness) -> None:
+    set_shop(harness, refusals=[float(number) for number in range(100)])
+    call(harness, answer(THROTTLED))
+    refusals = status_of(harness).refusals
+    assert (len(refusals), refusals[0].timestamp()) == (100, 1.0)
+    assert refusals[-1].timestamp() > 100.0
+
+
 def test_a_retry_after_applies_to_every_call(harness: PricingHarness) -> None:
     call(harness, answer(THROTTLED, 30.0))
     assert state(harness) == "closed"

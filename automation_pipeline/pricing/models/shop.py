@@ -191,7 +191,6 @@ CRITICAL = frozenset({FailureKind.AUTHENTICATION, FailureKind.SHOP_CLOSED})
 PRICE_DRIFT = "CONFLICT_PRICE_DRIFT"
 
 _STATUSES: Mapping[int, FailureKind] = {
-    400: FailureKind.VALIDATION,
     401: FailureKind.AUTHENTICATION,
     402: FailureKind.SHOP_CLOSED,
     403: FailureKind.AUTHORIZATION,
@@ -199,7 +198,6 @@ _STATUSES: Mapping[int, FailureKind] = {
     408: FailureKind.NETWORK,
     409: FailureKind.CONFLICT,
     410: FailureKind.NOT_FOUND,
-    422: FailureKind.VALIDATION,
     423: FailureKind.SHOP_CLOSED,
     429: FailureKind.RATE_LIMIT,
 }

@@ -9,7 +9,9 @@ from automation_pipeline.cli.progress import LaunchWait
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.pricing.commands import runs
+from automation_pipeline.pricing.commands.rendering import next_step, outcome, target_counts
 from automation_pipeline.pricing.commands.runs import follow_run, is_over, run_bar
+from automation_pipeline.pricing.models.rules import parse_policy
 from automation_pipeline.pricing.models.runs import (
     PricingRunState,
     RuleRun,
@@ -395,7 +397,25 @@ def test_the_command_prints_why_a_run_does_not_start(
             {"status": "PREVIEW", "previewed_at": None, "wish": RunAction.APPLY},
             ("reading the catalogue", 0, None),
         ),
+        ({"status": "PREVIEW", "previewed_at": None}, ("not planned", 0, None)),
+        ({"status": "PREVIEW"}, ("preview: 0 applied, 0 failed", 0, 10)),
         ({"status": "QUEUED"}, ("queued: 0 applied, 0 failed", 0, 10)),
+        (
+            {"status": "APPLYING", "resume_at": "2026-05-04T10:05:00Z"},
+            ("applying: 0 applied, 0 failed, continues at 10:05:00 UTC", 0, 10),
+        ),
+        (
+            {"status": "APPLIED", "resume_at": "2026-05-04T10:05:00Z"},
+            ("applied: 0 applied, 0 failed", 0, 10),
+        ),
+        (
+            {"status": "ROLLED_BACK", "targets": TargetCounts(rolled_back=9, failed=1)},
+            ("taking back: 0 applied", 9, 9),
+        ),
+        (
+            {"status": "PARTIAL", "targets": TargetCounts(applied=5, failed=1, rolled_back=4)},
+            ("partial: 5 applied, 1 failed", 10, 10),
+        ),
         (
             {"status": "APPLYING", "targets": TargetCounts(applied=6, failed=1, queued=3)},
             ("applying: 6 applied, 1 failed", 7, 10),
@@ -418,6 +438,82 @@ def test_the_progress_bar_counts_finished_targets(
     clock: FakeClock, fields: dict[str, object], bar: tuple[str, int, int | None]
 ) -> None:
     assert run_bar(a_run(clock, **fields)) == bar
+
+
+FOLLOW = "Follow it: `automation pricing runs watch 1`."
+APPLY = "Apply it, until 10:15 UTC: `automation pricing runs apply 1`."
+APPROVE = (
+    "A second person must approve it, with `automation pricing runs approve 1`. Then apply it, until 10:15 UTC: "
+    "`automation pricing runs apply 1`."
+)
+RETRY = (
+    "See what failed: `automation pricing runs targets 1 --status FAILED`; "
+    "retry: `automation pricing runs retry 1`."
+)
+ROLL_BACK = "Take it back: `automation pricing runs rollback 1`."
+
+
+@pytest.mark.parametrize(
+    ("fields", "policy", "sentence"),
+    [
+        ({"status": "QUEUED"}, None, FOLLOW),
+        ({"status": "APPLYING"}, None, FOLLOW),
+        ({"status": "FAILED", "wish": "retry"}, None, FOLLOW),
+        ({"status": "PREVIEW"}, None, APPLY),
+        ({"status": "PREVIEW"}, {"autoApply": True}, APPLY),
+        ({"status": "PREVIEW"}, {}, APPROVE),
+        ({"status": "PREVIEW", "approved_by": "cli:ada"}, {}, APPROVE),
+        ({"status": "PREVIEW", "approved_by": "cli:bob"}, {}, APPLY),
+        ({"status": "PREVIEW", "previewed_at": None}, None, None),
+        ({"status": "PREVIEW", "cancel_requested_at": "2026-05-04T10:00:00Z"}, None, None),
+        ({"status": "PREVIEW", "total_targets": 0}, None, "There is nothing to apply."),
+        ({"status": "FAILED", "targets": TargetCounts(failed=1)}, None, RETRY),
+        ({"status": "APPLIED", "targets": TargetCounts(applied=1)}, None, ROLL_BACK),
+        (
+            {"status": "PARTIAL", "targets": TargetCounts(applied=1, failed=1)},
+            None,
+            f"{RETRY} {ROLL_BACK}",
+        ),
+        (
+            {
+                "status": "APPLIED",
+                "rollback_state": "PARTIAL",
+                "targets": TargetCounts(applied=1, rolled_back=1),
+            },
+            None,
+            ROLL_BACK.replace("it", "the rest"),
+        ),
+        ({"status": "ROLLED_BACK", "targets": TargetCounts(rolled_back=1)}, None, None),
+    ],
+)
+def test_the_next_command_follows_from_the_run_and_the_guardrails(
+    clock: FakeClock,
+    fields: dict[str, object],
+    policy: dict[str, object] | None,
+    sentence: str | None,
+) -> None:
+    guardrails = None if policy is None else parse_policy(policy)
+    assert next_step(a_run(clock, **fields), guardrails) == sentence
+
+
+@pytest.mark.parametrize(
+    ("counts", "total", "text"),
+    [
+        (TargetCounts(), 0, None),
+        (TargetCounts(applied=2), 2, "2 = 2 applied"),
+        (
+            TargetCounts(applied=2, rolled_back=1, failed=3, cancelled=2),
+            6,
+            "6 = 2 applied + 3 failed + 1 rolled back (2 of them cancelled)",
+        ),
+    ],
+)
+def test_the_targets_of_a_run_are_counted_by_state(
+    clock: FakeClock, counts: TargetCounts, total: int, text: str | None
+) -> None:
+    run = a_run(clock, targets=counts, total_targets=total)
+    assert target_counts(run) == text
+    assert outcome(run) == f"Run 1 is QUEUED: {text or 'no target'}."
 
 
 @every_case("requested", [None, *RunAction])

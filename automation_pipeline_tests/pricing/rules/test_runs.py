@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from automation_pipeline.core.errors import ConflictError, InvalidInputError
+from automation_pipeline.core.json_model import as_document
 from automation_pipeline.core.retry import retry_after_seconds
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.pricing import events as keys
@@ -832,6 +833,9 @@ def test_rolled_back_targets_count_as_succeeded_and_cancelled_ones_not_at_all() 
 def test_without_tried_targets_there_is_no_success_rate() -> None:
     assert success_rate(0, 0) is None
     assert TargetCounts(queued=1).success_rate is None
+    assert as_document(TargetCounts()) == dict.fromkeys(
+        ("preview", "queued", "applying", "applied", "failed", "rolledBack", "cancelled"), 0
+    )
 
 
 def test_queue_time_and_apply_time_are_separate() -> None:

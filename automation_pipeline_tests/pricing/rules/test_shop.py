@@ -148,6 +148,7 @@ def test_a_stored_price_reads_back_the_same(compare_at: int | None) -> None:
         (FailureSignal(status=403), "authorization", False),
         (FailureSignal(status=200, code="ACCESS_DENIED"), "authorization", False),
         (FailureSignal(status=404), "not_found", False),
+        (FailureSignal(status=410), "not_found", False),
         (FailureSignal(status=409), "conflict", False),
         (FailureSignal(code=PRICE_DRIFT), "conflict", False),
         (FailureSignal(status=402), "shop_closed", False),
