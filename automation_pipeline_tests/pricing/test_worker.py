@@ -217,11 +217,14 @@ def test_after_a_worker_dies_before_saving_the_next_one_reads_first(
             harness.work(run)
     assert len(harness.shop.written) > 0
     harness.renew_claim(run.id)
-    with pytest.raises(TransientError, match="is in progress"):
+    with pytest.raises(TransientError, match="is in progress") as busy:
         harness.work(run)
+    assert 50 < (busy.value.retry_after_seconds or 0.0) <= 61
     harness.expire_claim(run.id)
     assert harness.work(run).status == "APPLIED"
     assert [harness.shop.write_count(one) for one in ("101", "201", "301")] == [1, 1, 1]
+    labels = 'project="default",trigger="api"'
+    assert harness.meter.drain()["rules_apply_count_total", labels] == 1
 
 
 def test_after_the_last_answer_is_lost_the_price_is_read_before_failing(
@@ -490,6 +493,9 @@ def test_a_run_waits_for_another_run_of_its_rule_without_reading_the_catalogue(
         [],
     )
     assert waiting.resume_at is not None
+    with waiting_harness.database.reading() as session:
+        seconds_left = (waiting.resume_at - database_time(session)).total_seconds()
+    assert 50 < seconds_left <= 60
     assert f"rule {rule.id} " in str(waiting.error_message)
     assert waiting_harness.run_row(run_id).lease_until is None
     finish(waiting_harness, other.id)
@@ -567,6 +573,35 @@ def test_a_heartbeat_after_the_release_of_the_claim_is_harmless(
     shop = FakeShop()
     context = ApplyContext(storefront(shop), database, clock, shop)
     assert asyncio.run(Ending(context).process()) is True
+
+
+class WithoutDatabase(TargetWork):
+    """Work whose heartbeat fails while it is still busy."""
+
+    def __init__(self, context: ApplyContext) -> None:
+        super().__init__(RunClaim(1, 1), context)
+        self.is_over = threading.Event()
+
+    def keep(self) -> bool:
+        raise ConnectionError("The database is away.")
+
+    def take(self) -> Sequence[WorkTarget] | WaitForTargets:
+        self.is_over.wait(20)
+        return []
+
+
+def test_a_failed_heartbeat_stops_the_work(database: Database, clock: Clock) -> None:
+    shop = FakeShop()
+    work = WithoutDatabase(ApplyContext(storefront(shop), database, clock, shop))
+
+    async def process() -> None:
+        try:
+            await work.process()
+        finally:
+            work.is_over.set()
+
+    with pytest.raises(ConnectionError, match="The database is away"):
+        asyncio.run(process())
 
 
 @pytest.fixture
