@@ -1,17 +1,22 @@
 """Recording URLs in responses."""
 
+import json
 import re
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
-from automation_pipeline.api.permissions import RULES
+from automation_pipeline.api.guard import without_recording_urls
+from automation_pipeline.api.permissions import RULES, Entity, Rule
 from automation_pipeline.audits.tables import CitationRow
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.core.access import Permission
-from automation_pipeline.fiches.tables import CallRecordingRow
+from automation_pipeline.core.access import Caller, Grant, Permission, Scope
+from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.fakes.clock import FakeClock
@@ -83,3 +88,83 @@ def test_recording_urls_are_shown_only_for_the_groupes_of_the_caller(
     assert routes_showing_url(login(grants, groupes=["TEAM R1"]), audited) == routes_showing_url(
         everything, audited
     )
+
+
+URL = "https://records.example.test/1"
+NORD, SUD = {"fiche_id": "7"}, {"fiche_id": "8"}
+ANY_ROUTE, FICHE_ROUTE = Rule(None), Rule(None, entity=Entity.FICHE)
+
+
+def filtered(services: Services, caller: Caller, rule: Rule, document: object, **path: str) -> Any:
+    """Filter a response; return its document, after checking its length."""
+    response = JSONResponse(document)
+    request = SimpleNamespace(
+        state=SimpleNamespace(caller=caller),
+        app=SimpleNamespace(state=SimpleNamespace(services=services)),
+        path_params=path,
+    )
+    without_recording_urls(response, cast("Request", request), rule)
+    assert response.headers["content-length"] == str(len(response.body))
+    return json.loads(bytes(response.body))
+
+
+def test_urls_of_hidden_fiches_are_removed_at_every_depth(services: Services) -> None:
+    with services.database.transaction() as session:
+        for fiche_id, groupe in (("7", "NORD"), ("8", "SUD")):
+            times = {"fetched_at": services.clock.now(), "expires_at": services.clock.now()}
+            session.add(FicheCacheRow(fiche_id=fiche_id, groupe=groupe, raw_data={}, **times))
+    grants = {Permission.RECORDINGS: Grant(Scope.GROUP)}
+    nord = Caller("user:1", grants, groupes=frozenset({"NORD"}))
+    shown: list[tuple[Rule, dict[str, str], object]] = [
+        (ANY_ROUTE, {}, {"recording_url": None, "note": URL}),
+        (ANY_ROUTE, {}, [{**NORD, "recording_url": URL}]),
+        (ANY_ROUTE, {}, {"ficheId": "7", "calls": [{"recordingUrl": URL}]}),
+        (ANY_ROUTE, {}, {"id": "7", "recordings": [{"recording_url": URL}]}),
+        (ANY_ROUTE, {}, {"fiche": NORD, "recording_url": URL, "text": f"see {URL}"}),
+        (FICHE_ROUTE, {"fiche_id": "7"}, {"data": {"recording_url": URL}}),
+    ]
+    for rule, path, document in shown:
+        assert filtered(services, nord, rule, document, **path) == document
+    hidden: list[tuple[Rule, dict[str, str], object, object]] = [
+        (ANY_ROUTE, {}, {"recording_url": URL}, {"recording_url": None}),
+        (ANY_ROUTE, {}, [{**SUD, "recordingUrl": URL}], [{**SUD, "recordingUrl": None}]),
+        (
+            ANY_ROUTE,
+            {},
+            {"id": "8", "recordings": [{"recording_url": URL}]},
+            {"id": "8", "recordings": [{"recording_url": None}]},
+        ),
+        (ANY_ROUTE, {}, {"id": "7", "recording_url": URL}, {"id": "7", "recording_url": None}),
+        (
+            ANY_ROUTE,
+            {},
+            {"fiche": SUD, "recording_url": URL, "texts": [f"see {URL}", 1, None]},
+            {"fiche": SUD, "recording_url": None, "texts": ["see [hidden]", 1, None]},
+        ),
+        (ANY_ROUTE, {}, {"recording_url": "none", "a": "none"}, {"recording_url": None, "a": "none"}),
+        (
+            FICHE_ROUTE,
+            {"fiche_id": "8"},
+            {"data": {"recording_url": URL}},
+            {"data": {"recording_url": None}},
+        ),
+        (
+            FICHE_ROUTE,
+            {"fiche_id": "7"},
+            [{**SUD, "recording_url": URL}, {"recordingUrl": f"{URL}/2"}],
+            [{**SUD, "recording_url": None}, {"recordingUrl": "[hidden]/2"}],
+        ),
+    ]  # fmt: skip
+    for rule, path, document, expected in hidden:
+        assert filtered(services, nord, rule, document, **path) == expected
+
+
+def test_urls_depend_on_the_permission_for_recordings(services: Services) -> None:
+    document = {**NORD, "recording_url": URL, "note": f"é {URL}"}
+    stranger = Caller("user:1", {})
+    everyone = Caller("user:1", {Permission.RECORDINGS: Grant(Scope.ALL)})
+    writer = Caller("user:1", {Permission.RECORDINGS: Grant(None, Scope.ALL)})
+    expected = {**NORD, "recording_url": None, "note": "é [hidden]"}
+    assert filtered(services, stranger, FICHE_ROUTE, document, fiche_id="7") == expected
+    assert filtered(services, writer, FICHE_ROUTE, document, fiche_id="7") == expected
+    assert filtered(services, everyone, FICHE_ROUTE, document, fiche_id="7") == document

@@ -118,3 +118,20 @@ def test_other_protocols_pass_unchanged() -> None:
     middleware = RequestMiddleware(app, max_bytes=10, seconds=60)
     asyncio.run(middleware(lifespan, unused, unused))  # type: ignore[arg-type]
     assert scopes == [lifespan]
+
+
+@every_case(
+    ("headers", "status"),
+    [
+        ({"Transfer-Encoding": "chunked"}, 200),
+        ({"Content-Length": "1"}, 200),
+        ({"Transfer-Encoding": "chunked", "Content-Length": "1"}, 400),
+    ],
+)
+def test_a_request_with_two_lengths_ends_the_connection(
+    headers: dict[str, str], status: int
+) -> None:
+    body: Message = {"type": "http.request", "body": b"x", "more_body": False}
+    start, *_ = exchange([body], read_all, **headers)
+    closing = dict(start["headers"]).get(b"connection")
+    assert (start["status"], closing) == (status, b"close" if status == 400 else None)

@@ -34,7 +34,7 @@ PUSHER = {"PUSHER_APP_ID": PUSHER_APP_ID, "PUSHER_KEY": PUSHER_KEY, "PUSHER_CLUS
 
 @pytest.fixture(autouse=True)
 def _definitions_are_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_dagster", lambda _: "definitions load")
+    monkeypatch.setattr(checks._definitions, "check", lambda: None)
 
 
 def found(services: Services) -> Mapping[str, Finding]:
@@ -273,6 +273,14 @@ def test_an_unconfigured_system_has_a_finding_per_check(
         ("access", "not set"),
     ]
     assert required == {"database", "crm", "dagster"}
+    assert findings[11].detail == "definitions load; steps run in_process"
+
+    def fail() -> None:
+        raise PermanentError("the definitions do not load: x")
+
+    monkeypatch.setattr(checks._definitions, "check", fail)
+    failed = found(make_services())["dagster"]
+    assert (failed.state, failed.detail) == ("failed", "the definitions do not load: x")
     monkeypatch.setattr(checks, "unused_settings", lambda _variables: {"A": "no use", "B": "old"})
     assert checks.examine(make_services())[-1] == Finding(
         "settings",
