@@ -1,11 +1,15 @@
 """What the settings select: rate limits and permits on Redis if it is configured, else in the
 database."""
 
+import os
+import socket
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import SecretStr
 
-from automation_pipeline.bootstrap import Services
+from automation_pipeline.automation.rules.schedules import DuePolicy
+from automation_pipeline.bootstrap import Services, due_rules
 from automation_pipeline.clients.redis import RedisRateLimiter
 from automation_pipeline.core.coordination import FailoverPermits, FailoverRateLimiter
 from automation_pipeline.core.settings import Settings
@@ -42,3 +46,33 @@ def test_schedules_with_the_same_key_share_one_crm_client(tmp_path: Path) -> Non
     assert first is again
     assert first is not services_of_settings.crm_with(SecretStr("other"))
     assert services_of_settings.crm_with(None) is services_of_settings.crm
+
+
+def test_at_most_the_configured_number_of_sales_lists_is_requested_at_once(tmp_path: Path) -> None:
+    found = services(tmp_path, fiche_sales_search_concurrency="4")
+    semaphore = found.sales_list_semaphore
+    assert (semaphore.name, semaphore.limit) == ("crm-sales-list", 4)
+    assert semaphore.owner == f"{socket.gethostname()}:{os.getpid()}"
+
+
+def test_the_delivery_of_messages_uses_the_configured_secret_and_attempts(tmp_path: Path) -> None:
+    found = services(tmp_path, webhook_secret="s3cret", webhook_max_attempts="4")
+    assert (found.webhook_secret, found.delivery_policy.attempts) == ("s3cret", 4)
+    assert services(tmp_path).webhook_secret is None
+    assert found.post_office is found
+
+
+def test_a_run_is_stale_after_the_sum_of_all_waits() -> None:
+    settings = Settings(
+        automation_fiche_details_max_wait_ms=60_001,
+        automation_transcription_max_wait_ms=60_020,
+        automation_audit_max_wait_ms=60_300,
+        automation_scheduler_stale_grace_ms=64_000,
+        automation_scheduler_window_minutes=7,
+        automation_lost_after_seconds=33,
+    )
+    assert due_rules(settings) == DuePolicy(
+        window=timedelta(minutes=7),
+        stale_after=timedelta(milliseconds=244_321),
+        lost_after_seconds=33,
+    )

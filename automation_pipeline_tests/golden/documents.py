@@ -267,8 +267,13 @@ def _config(definition: Any) -> str:
     fields = getattr(
         definition.config_schema.config_type if definition.config_schema else None, "fields", {}
     )
-    result = [f"{name}{' required' if fields[name].is_required else ''}" for name in sorted(fields)]
-    return ", ".join(result) or "none"
+    return ", ".join(f"{name}{_default(fields[name])}" for name in sorted(fields)) or "none"
+
+
+def _default(field: dg.Field) -> str:
+    if field.is_required:
+        return " required"
+    return f" = {field.default_value!r}" if field.default_provided else ""
 
 
 def _sensor(sensor: dg.SensorDefinition) -> str:

@@ -13,6 +13,7 @@ from automation_pipeline.automation.queries.runs import get_run
 from automation_pipeline.automation.runs import cancel_run, open_run, request_run
 from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, RunRow
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.job_registry import LAUNCH_TAG, REQUEST_TAG
 from automation_pipeline.orchestration.recovery import Ending, Engine
@@ -297,3 +298,100 @@ def test_opening_a_finished_run_returns_its_last_attempt(services: Services) -> 
         schedule_id = get_run(session, run_id).schedule_id
     late = make_launch(schedule_id, "d-2", run_id=run_id, is_next=True)
     assert open_run(late, database=services.database, clock=services.clock) == RunAttempt(run_id, 1)
+
+
+def started(instance: dg.DagsterInstance, name: str, **tags: str) -> DagsterRun:
+    run = dagster_run(instance, name, S.NOT_STARTED, **tags)
+    instance.handle_new_event(_event(run, dg.DagsterEventType.RUN_START))
+    return run
+
+
+def beat(services: Services, run_id: str, *steps: str, seconds_ago: float) -> None:
+    with services.database.transaction() as session:
+        for step in steps:
+            record_step_heartbeat(session, run_id, step, "host:1")
+            session.execute(
+                update(StepHeartbeatRow)
+                .where(StepHeartbeatRow.step_key == step)
+                .values(beat_at=database_now(-seconds_ago))
+            )
+
+
+def messages(instance: dg.DagsterInstance, run_id: str, kind: dg.DagsterEventType) -> list[str]:
+    return [str(entry.message) for entry in instance.all_logs(run_id, of_type=kind)]
+
+
+def test_a_lost_step_fails_its_run_although_the_process_of_the_run_is_alive(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
+    started(instance, "d-1")
+    beat(services, "d-1", RUN_WORKER, seconds_ago=1)
+    beat(services, "d-1", "audit_batch[batch_1]", seconds_ago=40)
+    assert check_all_runs(instance, services) == (0, ["Reported d-1 lost"])
+    [message] = messages(instance, "d-1", dg.DagsterEventType.RUN_FAILURE)
+    assert "Step audit_batch[batch_1] on host:1 sent no heartbeat for 40 seconds." in message
+
+
+def test_a_lost_run_that_was_being_terminated_is_cancelled(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
+    run = started(instance, "d-1")
+    instance.handle_new_event(_event(run, dg.DagsterEventType.PIPELINE_CANCELING))
+    beat(services, "d-1", RUN_WORKER, seconds_ago=30)
+    assert check_all_runs(instance, services) == (0, ["Reported d-1 lost"])
+    assert (instance.get_run_by_id("d-1") or run).status is S.CANCELED
+    [message] = messages(instance, "d-1", dg.DagsterEventType.PIPELINE_CANCELED)
+    assert "The process of the run sent no heartbeat for 30 seconds." in message
+
+
+def test_silent_heartbeats_of_ended_and_deleted_runs_are_removed(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
+    dagster_run(instance, "ended", S.SUCCESS)
+    dagster_run(instance, "waiting", S.NOT_STARTED)
+    for name in ("ended", "deleted", "waiting"):
+        beat(services, name, f"step of {name}", seconds_ago=40)
+    beat(services, "recent", "step of recent", seconds_ago=20)
+    assert check_all_runs(instance, services) == (0, [])
+    with services.database.reading() as session:
+        left = set(session.scalars(select(StepHeartbeatRow.dagster_run_id)))
+    assert left == {"waiting", "recent"}
+
+
+def test_a_run_with_a_failed_step_or_a_refused_request_fails_with_that_reason(
+    services: Services, instance: dg.DagsterInstance
+) -> None:
+    schedule = make_schedule(services.database, services.clock)
+    refused = request_run(schedule.id, database=services.database, clock=services.clock)
+    with services.database.transaction() as session:
+        session.execute(update(RunRequestRow).values(state="refused", reason="No such job."))
+    run = check_run(services, instance, refused.id)
+    assert (run.status, run.error_message) == ("failed", "No such job.")
+    run_id = opened(services, silent=True)
+    ended = dagster_run(instance, "d-1", S.SUCCESS, run_id=str(run_id))
+    run = check_run(services, instance, run_id)
+    assert ended
+    assert (run.status, run.error_message) == (
+        "failed",
+        "The Dagster run succeeded without ending the automation run",
+    )
+
+
+def test_an_error_with_one_run_does_not_stop_the_check_of_others(
+    services: Services, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("d-1", "d-2"):
+        started(instance, name)
+        beat(services, name, f"step of {name}", seconds_ago=40)
+    report_failure = type(instance).report_run_failed
+
+    def fail_once(self: dg.DagsterInstance, run: DagsterRun, message: str) -> object:
+        if run.run_id == "d-1":
+            raise PermanentError("no answer")
+        return report_failure(self, run, message)
+
+    monkeypatch.setattr(type(instance), "report_run_failed", fail_once)
+    _, actions = check_all_runs(instance, services)
+    failed, reported = sorted(actions, key=len, reverse=True)
+    assert failed.endswith("no answer")
+    assert reported == "Reported d-2 lost"

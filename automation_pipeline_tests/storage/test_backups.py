@@ -1,6 +1,7 @@
 """Backups of SQLite databases are consistent snapshots that can be restored."""
 
 import os
+import re
 import sqlite3
 import threading
 from contextlib import closing
@@ -212,3 +213,40 @@ def test_database_and_backup_files_are_readable_only_by_their_owner(
         assert folders == {"0o700"}
     finally:
         os.umask(before)
+
+
+@SQLITE
+def test_a_backup_cannot_replace_the_database_or_go_to_a_missing_folder(
+    database: Database, tmp_path: Path
+) -> None:
+    own = Path(str(database.url.database))
+    with pytest.raises(InvalidInputError, match="is the database itself"):
+        back_up(database, own, quiet)
+    with pytest.raises(InvalidInputError, match="is the database itself"):
+        restore(database, own, quiet)
+    missing = tmp_path / "missing" / "copy"
+    message = f"{missing} cannot be written: No such file or directory."
+    with pytest.raises(InvalidInputError, match=re.escape(message)):
+        back_up(database, missing, quiet)
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "message"),
+    [
+        (sqlite3.SQLITE_BUSY, DatabaseBusyError, backups.IN_USE),
+        (sqlite3.SQLITE_LOCKED, DatabaseBusyError, backups.IN_USE),
+        (sqlite3.SQLITE_BUSY | 1 << 8, DatabaseBusyError, backups.IN_USE),
+        (sqlite3.SQLITE_NOTADB, InvalidInputError, "copy is not an SQLite database."),
+        (sqlite3.SQLITE_IOERR, PermanentError, "The copy failed: words."),
+        (None, PermanentError, "The copy failed: words."),
+    ],
+)
+def test_errors_of_sqlite_are_translated(
+    code: int | None, error: type[AutomationError], message: str
+) -> None:
+    raised = sqlite3.DatabaseError("words")
+    if code is not None:
+        raised.sqlite_errorcode = code
+    with pytest.raises(AutomationError) as caught, backups._translated_errors(Path("copy")):
+        raise raised
+    assert (type(caught.value), str(caught.value)) == (error, message)

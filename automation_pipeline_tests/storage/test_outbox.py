@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
 
 import pytest
@@ -35,7 +35,7 @@ from automation_pipeline.storage.outbox import (
     park,
     put_back,
 )
-from automation_pipeline.storage.statements import database_time
+from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.storage.processes import (
@@ -532,3 +532,19 @@ def test_a_bookmark_survives_a_round_trip(since: int, until: int, id_: int) -> N
 def test_an_invalid_bookmark_is_refused(written: str) -> None:
     with pytest.raises(InvalidInputError):
         Bookmark.read(written)
+
+
+def test_only_aggregates_with_an_event_since_an_instant_are_claimed(database: Database) -> None:
+    with database.transaction() as session:
+        enqueue(session, [event("old of a", "a"), event("old of b", "b")])
+    with database.transaction() as session:
+        session.execute(update(OutboxRow).values(available_at=database_now(-60)))
+    with database.reading() as session:
+        since = database_time(session) - timedelta(seconds=5)
+        assert not is_waiting(session, since)
+    with database.transaction() as session:
+        enqueue(session, [event("new of a", "a")])
+    with database.transaction() as session:
+        assert is_waiting(session, since)
+        claimed = claim_waiting(session, "worker", limit=9, hold_seconds=60, caused_since=since)
+        assert [one.event.key for one in claimed] == ["old of a", "new of a"]

@@ -4,6 +4,7 @@ from itertools import chain
 
 from sqlalchemy import func, select, update
 
+from automation_pipeline.core.launching import LaunchState
 from automation_pipeline.core.logs import CORRELATION_TAG, correlated
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import (
@@ -11,6 +12,8 @@ from automation_pipeline.storage.run_requests import (
     NewRunRequest,
     RunRequestRow,
     file_requests,
+    hold_requests,
+    launch_states,
     mark_refused,
     mark_taken,
     offer_waiting,
@@ -130,3 +133,23 @@ def test_several_processes_never_offer_a_request_twice(
     file(database, *(new_request(f"request {number}") for number in range(200)))
     offers = chain.from_iterable(run_in_processes(offer_all, *[(database_url, 7)] * PROCESS_COUNT))
     assert sorted(offers) == sorted(f"request {number}" for number in range(200))
+
+
+def test_only_requests_that_were_not_offered_are_held(database: Database) -> None:
+    file(database, new_request("offered"))
+    offer(database)
+    file(database, new_request("held"), new_request("other"))
+    with database.transaction() as session:
+        assert hold_requests(session, ["offered", "held", "unknown"], "this process") == ["held"]
+        assert hold_requests(session, ["held"], "another process") == []
+    assert states(database) == [
+        ("waiting", None, None),
+        ("taken", "this process", None),
+        ("waiting", None, None),
+    ]
+    with database.reading() as session:
+        assert launch_states(session, ["offered", "held", "other"]) == {
+            "offered": (LaunchState.OFFERED, None),
+            "held": (LaunchState.TAKEN, None),
+            "other": (LaunchState.WAITING, None),
+        }
