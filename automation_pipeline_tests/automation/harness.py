@@ -268,6 +268,13 @@ class AutomationHarness(AuditHarness):
                 )
             ]
 
+    def log_details(self, run: Run | RunAttempt, message: str) -> list[dict[str, object]]:
+        """Return the details of the log lines with this message."""
+        run_id = run.id if isinstance(run, Run) else run.run_id
+        with self.database.reading() as session:
+            lines = logs_after(session, run_id, 0, "debug")
+        return [dict(line.metadata) for line in lines if line.message == message]
+
     def notes(self, run: Run | RunAttempt) -> list[str]:
         """Return the messages of the workflow log of the run."""
         run_id = run.id if isinstance(run, Run) else run.run_id

@@ -1,7 +1,7 @@
 """Tests of fetching a batch: outcomes, retries, time budgets, and fenced-off attempts."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -131,9 +131,14 @@ def test_failed_fetches_are_retried_up_to_the_schedules_limit(
     harness.fetch(run_attempt)
     assert harness.statuses(run_attempt) == ["pending", status]
     assert (harness.crm.requests.count("1"), harness.crm.requests.count("2")) == (1, asked)
-    assert ("Fiche details stalled; retrying incomplete fetches" in harness.logs(run_attempt)) == (
-        asked > 1
-    )
+    started = harness.log_details(run_attempt, "Dispatched fiche/fetch fan-out events")
+    keys = ["automation-1-fetch-1", "automation-1-fetch-2"]
+    assert started == [{"count": 2, "retry": 0, "keys": keys}]
+    stalled = harness.log_details(run_attempt, "Fiche details stalled; retrying incomplete fetches")
+    retried = [key for line in stalled for key in line["keys"]]  # type: ignore[attr-defined]
+    assert retried == [f"automation-1-fetch-2-retry-{number}" for number in range(1, asked)]
+    assert sum(line["count"] for line in stalled) == len(retried)  # type: ignore[misc]
+    assert max((line["retry"] for line in stalled), default=0) == len(retried)  # type: ignore[type-var]
 
 
 def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
@@ -173,6 +178,37 @@ class SilentFor(FakeFicheSource):
             advance_time(FETCHING.budget_seconds)
             await asyncio.Event().wait()
         return await super().details(fiche_id)
+
+
+class OneByOne(FakeFicheSource):
+    """Answers for a fiche when the previous one is stored, after some time has passed."""
+
+    def __init__(self, harness: AutomationHarness, seconds: Sequence[float]) -> None:
+        super().__init__()
+        self.at_once, self._harness = 1, harness
+        self._seconds = iter(seconds)
+
+    async def details(self, fiche_id: str) -> CrmFiche:
+        rows = self._harness.rows(RunAttempt(1, 1))
+        stored = sum(row.fiche_id < fiche_id for row in rows)
+        await wait_until_async(
+            lambda: (
+                sum(row.stage == "fetched" for row in self._harness.rows(RunAttempt(1, 1)))
+                == stored
+            )
+        )
+        self._harness.clock.advance(timedelta(seconds=next(self._seconds)))
+        return await super().details(fiche_id)
+
+
+def test_progress_is_logged_once_per_poll_interval(harness: AutomationHarness) -> None:
+    fiches = ["1", "2", "3", "4"]
+    harness.crm = OneByOne(harness, [0, 18, 2, 1])
+    harness.add_to_crm(*fiches)
+    run_attempt = opened(harness, *fiches)
+    harness.fetch(run_attempt)
+    lines = [line for line in harness.logs(run_attempt) if "progress" in line]
+    assert lines == ["Fiche details progress: 1/4", "Fiche details progress: 3/4"]
 
 
 def test_fetches_that_exceed_the_time_budget_fail(harness: AutomationHarness) -> None:

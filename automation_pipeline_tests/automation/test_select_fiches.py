@@ -1,7 +1,7 @@
 """Tests of selecting the fiches of a run: sales lists, filters, pending rows, and logs."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -69,6 +69,13 @@ def read_run(
         return get_run(session, run_attempt.run_id), ids, lines[1:]
 
 
+def log_details(database: Database, run_attempt: RunAttempt) -> list[Mapping[str, Any]]:
+    """Return the details of the log lines after the first."""
+    with database.reading() as session:
+        lines = logs_after(session, run_attempt.run_id, 0, "debug")
+        return [line.metadata for line in lines[1:]]
+
+
 def summary_of(database: Database, run_attempt: RunAttempt) -> dict[str, Any]:
     with database.reading() as session:
         return dict(session.get_one(RunRow, run_attempt.run_id).selection_summary or {})
@@ -86,6 +93,12 @@ def test_every_id_becomes_one_pending_row_in_the_order_given(
     assert (run.selected_fiches, run.total_fiches) == (4, 4)
     result = summary_of(database, run_attempt)
     assert (result["candidates"], result["dropped"]["duplicates"]) == (5, 1)
+    assert read_run(database, run_attempt)[2] == [
+        ("info", "Processing manual fiche selection"),
+        ("info", "Using 4 manually selected fiches"),
+    ]
+    details = {"ids": ["7", "8", "9", "10"], "dropped": {"duplicates": 1}}
+    assert log_details(database, run_attempt) == [{}, details]
 
 
 def test_fiches_are_split_into_batches(database: Database, clock: FakeClock) -> None:
@@ -112,6 +125,14 @@ def test_a_selection_by_date_fetches_and_uses_the_lists_of_its_days(
         ("info", "Revalidated 04/05/2026 (1 fiches)"),
     ]
     assert log[4:] == [("info", "Loaded 3 fiches from DB"), ("info", "Final: 3 fiches to process")]
+    assert log_details(database, run_attempt) == [
+        {"dates": ["2026-05-03", "2026-05-04"]},
+        {"up_to_date": 0},
+        {"missingCle": 0},
+        {"missingCle": 0},
+        {},
+        {"dropped": {}},
+    ]
 
 
 def test_selection_counts_have_stable_keys(
@@ -181,16 +202,20 @@ def test_a_failed_day_is_logged_and_the_mirror_is_used(
     assert ("error", f"Failed to revalidate 04/05/2026: {LOST}") in log
 
 
-@pytest.mark.parametrize(("waited", "asked"), [(COOLDOWN - timedelta(seconds=1), 0), (COOLDOWN, 1)])
+@pytest.mark.parametrize(
+    ("waited", "requests"), [(COOLDOWN - timedelta(seconds=1), 0), (COOLDOWN, 1)]
+)
 def test_a_fresh_or_final_sales_list_is_not_fetched_again(
-    waited: timedelta, asked: int, crm: FakeFicheSource, database: Database, clock: FakeClock
+    waited: timedelta, requests: int, crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
     run_selection(opened(database, clock), database, clock, crm)
     crm.requests.clear()
     clock.advance(waited)
     run_attempt = opened(database, clock)
     run_selection(run_attempt, database, clock, crm)
-    assert crm.requests == [TODAY.isoformat()][:asked]
+    assert crm.requests == [TODAY.isoformat()][:requests]
+    counts = [line for line in log_details(database, run_attempt) if "up_to_date" in line]
+    assert counts == [{"up_to_date": 1}][:requests]
     assert read_run(database, run_attempt)[1] == ["1", "2", "3"]
 
 

@@ -75,7 +75,7 @@ def run_id(terminal: Terminal, pending_id: str) -> str:
             STARTED,
             STARTED + timedelta(seconds=9),
         )
-        row.duration_ms, row.selected_fiches, row.total_fiches = 9_040, 3, 2
+        row.duration_ms, row.selected_fiches, row.total_fiches = 120_040, 3, 2
         row.successful_fiches, row.failed_fiches, row.ignored_fiches = 1, 1, 1
         row.selection_summary, row.error_details = SUMMARY, ERROR_DETAILS
         open_ledger(session, row.id, FICHES, len(FICHES), STARTED)
@@ -153,7 +153,7 @@ def test_text_output_shows_the_same_outcomes(terminal: Terminal, run_id: str) ->
         "attempt                       0",
         "queued                        2026-05-04 10:00:00 UTC",
         "ended                         2026-05-04 10:00:09 UTC",
-        "seconds                       9.0",
+        "seconds                       120.0",
         "fiches                        3 selected = 1 successful + 1 failed + 1 ignored",
         "work                          3 fetched, 1 transcribed, 1 audited by 1 audits",
         "selection mode                date_range",

@@ -95,7 +95,7 @@ ACTIVE_RUN = Run.model_validate(
         "queued_at": STARTED_AT,
         "began_at": STARTED_AT + timedelta(seconds=5),
         "error_message": "It was slow",
-        "selection_summary": {"nothing": None, "empty": []},
+        "selection_summary": {"nothing": None, "empty": [], "whole": True, "many": [0] * 101},
         "retry_of_run_id": 3,
     }
 )
@@ -175,7 +175,7 @@ def run_id(harness: AuditHarness) -> int:
             session,
             run_id,
             status="partial",
-            duration_ms=9_040,
+            duration_ms=120_040,
             selected_at=STARTED_AT + timedelta(seconds=1),
             fetched_at=STARTED_AT + timedelta(seconds=3),
             completed_at=STARTED_AT + timedelta(seconds=9),
@@ -197,7 +197,7 @@ def test_the_page_shows_status_ledger_check_phases_causes_and_selection(
     ids = " ".join(str(number) for number in range(100))
     heading, _, rest = result.partition(" Fiches fiche groupe ")
     assert heading == (
-        "Run 1: partial Run 1: partial Nightly · trigger: manual · queued 2026-02-04 03:00:00 UTC · 9.0 seconds · "
+        "Run 1: partial Run 1: partial Nightly · trigger: manual · queued 2026-02-04 03:00:00 UTC · 120.0 seconds · "
         "attempt 1 4 selected 2 successful 1 failed 1 ignored "
         "4 selected = 2 successful + 1 failed + 1 ignored: every fiche has ended, once. "
         "Phases phase started ended seconds selection 2026-02-04 03:00:00 UTC 2026-02-04 03:00:01 UTC 1.0 "
@@ -223,7 +223,8 @@ def test_the_page_shows_status_ledger_check_phases_causes_and_selection(
         "started 2026-02-04 03:00:05 UTC · in phase auditing · attempt 2 · retry of run 3 · Dagster run dagster-9 "
         "It was slow 3 selected 1 successful 0 failed 0 ignored 2 pending 2 of 3 fiches have not ended. "
         "Phases phase started ended seconds selection 2026-02-04 03:00:05 UTC not ended "
-        "Selection nothing: none empty: none Fiches fiche groupe outcome recordings why audits "
+        f"Selection nothing: none empty: none whole: yes many (101) {'0 ' * 100}and 1 more "
+        "Fiches fiche groupe outcome recordings why audits "
         "1 NORD successful 2 audit 4 audit 5 And 2 more fiches, which this page leaves out. "
         "Audits fiche configuration niveau score critical why it failed verdicts "
         "1 Sales REJET 12.5 % 1/2 audit 4 1 Service incomplete Too slow audit 5 "
@@ -237,6 +238,7 @@ def test_the_page_shows_status_ledger_check_phases_causes_and_selection(
         *("word soft", "soft", "bad", "law", "", "good", "", "", "", "warn"),
         *(
             "wide",
+            "soft",
             "wide",
             "word good",
             "soft",

@@ -39,7 +39,7 @@ def run_id(terminal: Terminal) -> str:
             STARTED,
             STARTED + timedelta(seconds=9),
         )
-        row.duration_ms, row.selected_fiches, row.total_fiches = 9_040, 3, 2
+        row.duration_ms, row.selected_fiches, row.total_fiches = 120_040, 3, 2
         row.successful_fiches, row.failed_fiches, row.ignored_fiches = 1, 1, 1
         open_ledger(session, row.id, FICHES, len(FICHES), STARTED)
         record_moves(session, row.id, MOVES, STARTED)
@@ -105,7 +105,7 @@ def test_the_table_fits_a_narrow_terminal_without_losing_data(
         " ".join(header.split())
         == "id schedule status started (UTC) seconds fiches ok failed ignored"
     )
-    assert " ".join(row.split()) == "1 1 partial 2026-05-04 10:00 9.0 3 1 1 1"
+    assert " ".join(row.split()) == "1 1 partial 2026-05-04 10:00 120.0 3 1 1 1"
     assert max(len(header), len(row)) <= 80
 
 

@@ -1,19 +1,26 @@
 """Tests of run reports and of daily quality."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
+from sqlalchemy import update
 
 from automation_pipeline.audits.days import FailingPoint
 from automation_pipeline.audits.queries.audits import set_deleted
+from automation_pipeline.audits.tables import AuditRow, ControlPointRow, StepResultRow
 from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus, ReasonCount
 from automation_pipeline.automation.queries.ledger import days_covered
 from automation_pipeline.automation.queries.reports import (
     DayAudit,
     FicheSold,
+    PointVerdict,
     QualityDay,
+    Quotation,
+    ReportedAudit,
     RunReport,
+    StepVerdict,
     audits_on,
     quality_of,
     run_report,
@@ -63,10 +70,35 @@ def test_failed_fiches_are_listed_first_with_their_errors(harness: AuditHarness)
 def test_reported_audits_include_their_quotations(harness: AuditHarness) -> None:
     good, bad = report(harness, a_reported_run(harness)).audits
     assert (good.fiche_id, good.niveau, good.score) == ("1", "EXCELLENT", 100.0)
-    assert (bad.fiche_id, [step.position for step in bad.steps]) == ("2", [1, 2])
-    present, absent = bad.steps[0].points
-    assert (present.statut, absent.statut, absent.quotations) == ("PRESENT", "ABSENT", ())
-    assert present.quotations[0].texte in "Bonjour, je vous appelle sans rien annoncer."
+    quotation = Quotation(
+        "Bonjour, je vous appelle sans rien annoncer.", "speaker_0", "00:00", "03/02/2026", "10:14"
+    )
+    first = StepVerdict(
+        position=1,
+        name="Step 1",
+        is_critical=False,
+        conforme="PARTIEL",
+        score=2,
+        weight=5,
+        commentaire="Étape analysée.",
+        error=None,
+        points=(
+            PointVerdict("Name given", "PRESENT", "Jugé PRESENT.", (quotation,)),
+            PointVerdict("Recording announced", "ABSENT", "Jugé ABSENT.", ()),
+        ),
+    )
+    assert bad == ReportedAudit(
+        audit_id=2,
+        fiche_id="2",
+        configuration=f"Sales {EVIL}",
+        status="completed",
+        niveau="INSUFFISANT",
+        score=40.0,
+        critical_passed=0,
+        critical_total=0,
+        error=None,
+        steps=(first, replace(first, position=2, name="Step 2")),
+    )
 
 
 def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(
@@ -78,6 +110,13 @@ def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(
         ("1", False),
         ("2", True),
     ]
+    with harness.database.transaction() as session:
+        of_first = update(AuditRow).where(AuditRow.id == 1)
+        session.execute(of_first.values(score_percentage=None))
+    result = report(harness, run_id, most_in_full=1)
+    assert [bool(audit.steps) for audit in result.audits] == [False, True], (
+        "an audit without a score comes last"
+    )
     short = report(harness, run_id, most_fiches=3)
     assert [fiche.fiche_id for fiche in short.fiches] == ["3", "4", "1"]
     assert ([audit.fiche_id for audit in short.audits], short.audit_count) == (["1"], 2)
@@ -96,6 +135,9 @@ def test_started_phases_are_reported_with_their_ends(harness: AuditHarness) -> N
     assert [span.name for span in report(harness, run_id).phases][2:] == [
         "transcribing and auditing"
     ]
+    with harness.database.transaction() as session:
+        change_run(session, run_id, began_at=at - timedelta(seconds=9))
+    assert report(harness, run_id).phases[0].begun_at == at - timedelta(seconds=9)
 
 
 def test_the_query_count_does_not_depend_on_the_size_of_the_run(harness: AuditHarness) -> None:
@@ -143,24 +185,64 @@ def test_a_day_has_fiches_audits_failed_points_and_causes(
     harness: AuditHarness,
 ) -> None:
     a_reported_run(harness)
+    harness.audit("3", 1, "audit-3")
+    mark_points(harness)
     day = quality(harness)
     assert day.fiches == (
         FicheSold("1", "NORD", True),
         FicheSold("2", "SUD", True),
         FicheSold("3", EVIL, True),
     )
-    good, bad = day.audits
-    assert (good.fiche_id, good.groupe, good.status, good.score) == (
-        "1",
-        "NORD",
-        "completed",
-        100.0,
+    good, bad, _ = day.audits
+    assert good == DayAudit(
+        sales_date=DAY,
+        fiche_id="1",
+        groupe="NORD",
+        audit_config_id=1,
+        configuration=f"Sales {EVIL}",
+        audit_id=1,
+        version=1,
+        status="completed",
+        niveau="EXCELLENT",
+        score=100.0,
+        is_compliant=True,
+        critical_passed=0,
+        critical_total=0,
+        steps=2,
+        failed_steps=0,
+        error=None,
+        created_at=good.created_at,
+        completed_at=good.completed_at,
     )
-    assert bad.score is not None
-    assert bad.score < 100
-    assert [(point.failing, point.judged) for point in day.failing_points] == [(1, 2), (1, 2)]
-    assert isinstance(day.failing_points[0], FailingPoint)
+    assert (bad.fiche_id, bad.score, bad.niveau, bad.is_compliant) == (
+        "2",
+        40.0,
+        "INSUFFISANT",
+        False,
+    )
+    assert day.failing_points == (
+        FailingPoint("Step 2", "Name given", 2, 2),
+        FailingPoint("Step 1", "Recording announced", 1, 2),
+        FailingPoint("Step 2", "Recording announced", 1, 2),
+        FailingPoint("Step 1", "Name given", 1, 3),
+    )
     assert day.failures == {"transcription_incomplete": 1}
+
+
+def mark_points(harness: AuditHarness) -> None:
+    """Change verdicts of control points: audit, step, index, verdict. One step has an error."""
+    verdicts = ((2, 1, 1, "PARTIEL"), (1, 2, 1, "ABSENT"), (2, 2, 1, "ABSENT"))
+    with harness.database.transaction() as session:
+        for audit_id, position, index, statut in (*verdicts, (3, 1, 2, "NON_APPLICABLE")):
+            of_point = (
+                ControlPointRow.audit_id == audit_id,
+                ControlPointRow.step_position == position,
+                ControlPointRow.control_point_index == index,
+            )
+            session.execute(update(ControlPointRow).where(*of_point).values(statut=statut))
+        of_step = StepResultRow.audit_id == 3, StepResultRow.step_position == 2
+        unjudged = {"conforme": None, "score": None, "error": "The model was silent"}
+        session.execute(update(StepResultRow).where(*of_step).values(unjudged))
 
 
 def test_only_the_latest_audit_that_was_not_deleted_counts(harness: AuditHarness) -> None:
