@@ -274,13 +274,11 @@ def follow_jobs(
 ) -> int:
     """Return how many attempts ended. An error of one attempt is raised after all were polled."""
     follower = _Follower(runners, database, clock, meter)
-    last_id, is_more = 0, True
-    while is_more:
-        with database.reading() as session:
-            page = followed_runs(session, last_id, FOLLOW_BATCH)
+    last_id = 0
+    while page := database.read(followed_runs, last_id, FOLLOW_BATCH):
         follower.poll(page)
-        is_more = len(page) == FOLLOW_BATCH
-        last_id = page[-1][0].id if page else last_id
+        last_run, _ = page[-1]
+        last_id = last_run.id
     if follower.faults:
         raise follower.faults[0]
     return follower.ended

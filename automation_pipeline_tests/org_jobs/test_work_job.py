@@ -523,6 +523,19 @@ def test_transient_error_of_a_write_is_retried(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+def test_the_waits_before_a_write_is_repeated_double_up_to_five_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(retry_write(FailingWrite(*transient_errors(8)), seconds=AN_HOUR))
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
 @every_case("fault", [PermanentError("Never."), ValueError("a fault")])
 def test_permanent_error_of_a_write_is_raised(fault: Exception) -> None:
     failing_write = FailingWrite(fault)

@@ -321,17 +321,23 @@ def change_state(
     now: datetime,
     reason: str | None = None,
 ) -> None:
-    """The row is locked. A due time that the change drops is recorded in the audit log."""
-    planned, due, starts_at = following.planned, row.next_scheduled_for, row.next_run_at
-    is_dropped = planned is None or (due is not None and planned.scheduled_for > due)
-    if due is not None and starts_at is not None and due <= now and is_dropped:
+    """The row is locked. The new plan starts after `now`: a due time that has passed without a
+    dispatch is dropped, and recorded in the audit log."""
+    due, starts_at = row.next_scheduled_for, row.next_run_at
+    if due is not None and starts_at is not None and due <= now:
         before = {"nextRunAt": iso(starts_at), "nextScheduledFor": iso(due)}
         why = "It was due before the schedule was changed, and is not run."
         add_schedule_entry(
             session, row, "drop_due", actor=actor, now=now, before=before, reason=why
         )
     move_schedule(
-        session, row, following.state, actor=actor, now=now, planned=planned, reason=reason
+        session,
+        row,
+        following.state,
+        actor=actor,
+        now=now,
+        planned=following.planned,
+        reason=reason,
     )
 
 
