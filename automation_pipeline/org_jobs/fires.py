@@ -258,7 +258,6 @@ def cancel_backfill(
         if batch.status != BatchState.RUNNING:
             raise ConflictError(f"Backfill {batch_id} has ended: there is nothing to cancel.")
         batch.status, batch.finished_at = BatchState.CANCELLED, now
-        session.flush()
         stop_batch(session, batch, actor, now, f"{CANCELLED} {reason}" if reason else CANCELLED)
         add_audit_entry(
             session,

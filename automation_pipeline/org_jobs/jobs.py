@@ -74,7 +74,6 @@ def request_job(  # noqa: PLR0913  the collaborators by name
             after={"type": wanted.type},
             now=now,
         )
-        session.flush()
         return get_job(session, job_id, within)
 
 
@@ -98,7 +97,6 @@ def cancel_job(  # noqa: PLR0913  the collaborators by name, and who wants what
             )
         if run.status != OrgJobsRunState.CANCELLED:
             _stop(session, run, actor, reason, now, at_once=at_once)
-            session.flush()
         return get_job(session, job_id, within)
 
 
@@ -119,7 +117,6 @@ def _stop(
         run.status == OrgJobsRunState.PENDING or (at_once and run.following is None),
     )
     if ends:
-        session.flush()
         end_attempts(session, {run.id: attempt_cancelled(run.cancel_reason)}, actor, now)
     if is_new or ends:
         add_audit_entry(
@@ -158,7 +155,6 @@ def retry_job(
             after={"status": OrgJobsRunState.PENDING},
             now=now,
         )
-        session.flush()
         return get_job(session, job_id, within)
 
 

@@ -187,9 +187,10 @@ def test_backfill_with_failed_jobs_raises_an_alert(data: OrgJobsData) -> None:
 
 
 def test_alert_without_a_webhook_is_only_stored(data: OrgJobsData) -> None:
-    add_failed_job(data)
+    add_failed_job(data, "x" * 301)
     raised(data, has_webhook=False)
-    assert [row.status for row in data.alerts()] == ["unsent"]
+    [row] = data.alerts()
+    assert (row.status, row.message.rpartition(": ")[2]) == ("unsent", "x" * 300)
 
 
 def test_old_events_raise_no_alert(data: OrgJobsData) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
+from automation_pipeline.org_jobs import fires, runs, schedules
 from automation_pipeline.org_jobs.fires import FireReport, backfill_schedule, fire_due_schedules
 from automation_pipeline.org_jobs.models.jobs import attempt_succeeded
 from automation_pipeline.org_jobs.queries.attempts import end_attempts
@@ -109,11 +110,23 @@ def test_misfire_policies_after_an_outage(
         dispatch_due(data)
     outcomes = [row.skip_reason or row.outcome for row in data.fires(id_)]
     assert (outcomes.count("DISPATCHED"), outcomes.count("misfire")) == (dispatched, missed)
+    assert {row.note for row in data.fires(id_)} == {None}
     row = data.schedule_row(id_)
     assert (row.run_count, row.failure_count, len(data.jobs())) == (dispatched, 0, dispatched)
     assert row.next_run_at == datetime(2026, 5, 4, 13, 5, tzinfo=UTC)
     skip_events = data.events("schedule.skipped")
     assert sum(int(str(one.payload["missed"])) for one in skip_events) == missed
+
+
+def test_the_first_fire_after_a_long_outage_says_that_earlier_ones_are_not_listed(
+    data: OrgJobsData,
+) -> None:
+    id_ = data.schedule(cron_expression="* * * * *")
+    data.clock.advance(timedelta(days=40))
+    dispatch_due(data)
+    first, *others = [row.note for row in data.fires(id_)]
+    assert first == "Earlier missed due times are not listed."
+    assert set(others) == {None}
 
 
 @pytest.mark.parametrize(
@@ -389,6 +402,11 @@ def test_each_organisation_has_its_share_of_a_tick(
     fired = {job.schedule_id for job in data.jobs()}
     assert set(few) <= fired
     assert len(fired & set(many)) == 2
+
+
+def test_each_tick_handles_a_limited_number_of_rows() -> None:
+    assert (fires.FIRE_BATCH, fires.MOST_ROUNDS, schedules.RESUME_BATCH) == (250, 8, 250)
+    assert (runs.FOLLOW_BATCH, runs.REAP_BATCH, runs.STOPS_WITHIN_SECONDS) == (500, 200, 10)
 
 
 def test_concurrent_dispatchers_decide_each_due_time_once(
