@@ -126,7 +126,7 @@ async def run_with_heartbeats(
                 if clock() - extended_at > lease_seconds:
                     raise
                 _log.warning("A job's lease could not be extended, retrying: %s", error)
-                wait = min(lease_seconds / 4, _REPEAT_SECONDS)
+                wait = _REPEAT_SECONDS
                 continue
             extended_at, wait = sent_at, lease_seconds / 4
             if stopped is not None:

@@ -473,6 +473,23 @@ def test_errors_for_longer_than_the_lease_stop_the_work() -> None:
     assert 1 < heartbeats.count < 5
 
 
+def test_stopped_work_may_clean_up() -> None:
+    finished: list[str] = []
+
+    async def work() -> AttemptEnd:
+        try:
+            return await asyncio.Future()
+        finally:
+            await asyncio.sleep(0)
+            finished.append("clean-up")
+
+    async def run_to_the_end() -> list[str]:
+        await run_with_heartbeats(work(), heartbeat=lambda: STOPPED, lease_seconds=0.01)
+        return list(finished)
+
+    assert asyncio.run(run_to_the_end()) == ["clean-up"]
+
+
 def test_work_that_ignores_the_stop_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_runs, "STOPS_WITHIN_SECONDS", 0.01)
     finished = asyncio.Event()
