@@ -672,7 +672,10 @@ def test_first_due_time_is_the_stored_one_and_shows_the_skip(data: OrgJobsData) 
 
 
 def test_paused_schedule_has_no_coming_runs(data: OrgJobsData) -> None:
-    assert preview(data, data.schedule(state="PAUSED", enabled=False)).runs == ()
+    schedule_id = data.schedule(state="PAUSED", enabled=False)
+    assert preview(data, schedule_id).runs == ()
+    with pytest.raises(InvalidInputError, match="Invalid preview data"):
+        preview(data, schedule_id, count=0)
 
 
 def test_a_schedule_of_another_organisation_to_preview_is_not_found(data: OrgJobsData) -> None:
