@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from automation_pipeline.automation.relay import RelayCounts
+from automation_pipeline.cli import system
 from automation_pipeline.storage.history import WorkflowLogRow
 from automation_pipeline.storage.run_requests import offer_waiting
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
@@ -58,3 +60,31 @@ def test_one_relay_prints_what_it_delivered(terminal: Terminal) -> None:
     text = terminal.run("outbox", "relay", "--once").out
     assert text == "Relayed 0 events, tried 0 messages.\n"
     assert terminal.json("outbox", "relay", "--once") == {"events": 0, "messages": 0}
+
+
+def test_the_relay_repeats_until_it_is_interrupted(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter([RelayCounts(0, 0), RelayCounts(1, 2), RelayCounts(0, 0), RelayCounts(0, 3)])
+    budgets: list[float | None] = []
+
+    async def relay(*_: object, budget_seconds: float | None = None, **__: object) -> RelayCounts:
+        budgets.append(budget_seconds)
+        found = next(counts, None)
+        if found is None:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(system, "relay_events", relay)
+    monkeypatch.setattr(system, "RELAY_INTERVAL_SECONDS", 0.0)
+    ended = terminal.run("outbox", "relay")
+    assert (ended.code, ended.out.splitlines()) == (
+        130,
+        ["Relayed 1 events, tried 2 messages.", "Relayed 0 events, tried 3 messages."],
+    )
+    assert budgets == [None] * 5
+    refused = terminal.run("outbox", "relay", "--json")
+    assert (refused.code, refused.err) == (2, "--json prints one document: add --once.\n")
+    counts = iter([RelayCounts(4, 5)])
+    assert terminal.json("outbox", "relay", "--once") == {"events": 4, "messages": 5}
+    assert budgets[5:] == [300.0]

@@ -19,7 +19,13 @@ from automation_pipeline.cli.progress import (
 )
 from automation_pipeline.core.launching import DagsterFacts, NotStartedError
 from automation_pipeline.storage.monitoring import DAEMON, record_heartbeat
-from automation_pipeline.storage.run_requests import mark_refused, offer_waiting
+from automation_pipeline.storage.run_requests import (
+    NewRunRequest,
+    file_requests,
+    mark_refused,
+    mark_taken,
+    offer_waiting,
+)
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.fakes.clock import FakeClock
 
@@ -317,3 +323,64 @@ def test_followed_requests_are_returned_in_order_when_all_have_ended(
     assert {one.standing for one in ended} == {3, None}
     assert started == [False, True, True]
     assert asked == [50, 10] * 4
+
+
+class RecordingWorker(FakeWorker):
+    """A worker in this process that records its keys and calls."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        super().__init__()
+        self.keys, self.calls = list(keys), list[str]()
+
+    def wait(self) -> None:
+        self.calls.append("wait")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_here_does_the_waiting_requests_in_this_process(
+    probe: FakeProbe, clock: FakeClock, pauses: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers: list[RecordingWorker] = []
+
+    def local_worker(_services: Services, keys: Sequence[str]) -> RecordingWorker:
+        workers.append(RecordingWorker(keys))
+        return workers[-1]
+
+    monkeypatch.setattr(Services, "local_worker", local_worker)
+    requests = [NewRunRequest(key, "audit_fiche", {}, {}) for key in ("key-1", "key-2")]
+    with bootstrap.services().database.transaction() as session:
+        file_requests(session, requests, clock.now())
+        mark_taken(session, "key-2", "dagster-1")
+    with waiting.waiting(["key-1", "key-2"], here=True, timeout=900) as waits:
+        poll(waits, clock, 700)
+        assert (workers[0].keys, workers[0].checked, workers[0].calls) == (["key-1"], 1, [])
+    assert (workers[0].calls, probe.begun) == (["wait", "close"], 0)
+    with pytest.raises(ZeroDivisionError), waiting.waiting(["key-1"], here=True):
+        raise ZeroDivisionError
+    assert workers[1].calls == ["close"]
+    with pytest.raises(NotStartedError, match="no heartbeat"), waiting.waiting(["key-1"]) as waits:
+        poll(waits, clock, 700)
+    assert len(workers) == 2
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_followed_requests_have_a_bar_each(
+    probe: FakeProbe, capsys: pytest.CaptureFixture[str], quiet: bool
+) -> None:
+    found: dict[str, int | str | None] = {"key-1": 7, "key-2": "No"}
+    follow_requests(
+        {"key-1": "11", "key-2": "12"},
+        lambda keys: [
+            FollowedRequest.of(key, key.replace("key-", "1"), found[key]) for key in keys
+        ],
+        lambda status: ("work", status, 9, True),
+        on_interrupt="It continues.",
+        quiet=quiet,
+        waits=LaunchWait(),
+    )
+    printed = capsys.readouterr().out
+    assert ("fiche 11: work" in printed, "7/9" in printed, "fiche 12: failed" in printed) == (
+        (False,) * 3 if quiet else (True,) * 3
+    )

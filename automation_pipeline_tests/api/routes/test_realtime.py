@@ -22,6 +22,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import BEGINNING, Bookmark, enqueue
 from automation_pipeline_tests.api.conftest import MACHINE, Login, user_token
 from automation_pipeline_tests.api.served import served
+from automation_pipeline_tests.audits.configurations import add
 
 NOW = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 RUN_EVENTS = "/api/automation/runs/1/events"
@@ -283,6 +284,39 @@ class TestChannelAuthentication:
         store_fiche(database, "77", groupe="SUD")
         answered = TestChannelErrors().ask(login(GROUP, groupes=["NORD"]), channel)
         assert (answered.status_code, answered.json()["error"]) == (403, "Channel not allowed")
+
+    def test_a_batch_of_audits_can_be_followed_if_all_its_fiches_are_in_reach(
+        self, client: TestClient, services: Services, database: Database, login: Login
+    ) -> None:
+        config_id = add(database)
+        for fiche_id, groupe in (("77", "NORD"), ("78", "SUD")):
+            store_fiche(database, fiche_id, groupe=groupe)
+        body = {"fiche_ids": ["77", "78"], "audit_config_id": config_id}
+        batch = client.post("/api/audits/batch", json=body).json()["batch_id"]
+        ask, channel = TestChannelErrors().ask, f"private-job-{batch}"
+        statuses = [
+            ask(login({"realtime.read": "ALL", **grants}, groupes=groupes), channel).status_code
+            for grants, groupes in (
+                ({"audits.read": "ALL"}, []),
+                ({"audits.read": "GROUP"}, ["NORD", "SUD"]),
+                ({"audits.read": "GROUP"}, ["NORD"]),
+                ({"fiches.read": "ALL"}, []),
+                ({}, []),
+            )
+        ]
+        assert statuses == [200, 200, 403, 403, 403]
+        assert ask(login(ALL), "private-job-unknown").status_code == 403
+
+    def test_a_fetch_job_can_be_followed_by_its_creator(
+        self, client: TestClient, services: Services, login: Login
+    ) -> None:
+        days = "startDate=2026-02-02&endDate=2026-02-03"
+        grants = {"fiches.read": "GROUP", "realtime.read": "ALL"}
+        owner, other = (login(grants, sub=sub) for sub in ("1", "2"))
+        answered = owner.get(f"/api/fiches/status/by-date-range?{days}").json()
+        channel = f"private-job-{answered['meta']['backgroundJobId']}"
+        ask = TestChannelErrors().ask
+        assert (ask(owner, channel).status_code, ask(other, channel).status_code) == (200, 403)
 
     def test_sending_a_test_event_needs_an_admin(self, login: Login) -> None:
         event = {"channel": "private-global", "event": "notification", "payload": {}}
