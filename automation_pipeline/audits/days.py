@@ -64,16 +64,16 @@ class DayAudits:
 
     configs: int
     fiches: int
-    audited: int = 0
+    audited: int
     by_niveau: Mapping[str, int]
-    mean_score: float | None = None
-    non_compliant: int = 0
+    mean_score: float | None
+    non_compliant: int
     failures: Mapping[str, int]
-    steps: int = 0
-    steps_failed: int = 0
-    citations: int = 0
-    citations_removed: int = 0
-    failing_points: tuple[FailingPoint, ...] = ()
+    steps: int
+    steps_failed: int
+    citations: int
+    citations_removed: int
+    failing_points: tuple[FailingPoint, ...]
 
     @property
     def wanted(self) -> int:

@@ -5,7 +5,10 @@ from typing import Any
 from automation_pipeline.audits.days import DayAudits, FailingPoint
 from automation_pipeline.orchestration.days import audits_metadata
 
-EMPTY: dict[str, Any] = {"configs": 1, "fiches": 0, "by_niveau": {}, "failures": {}}
+EMPTY: dict[str, Any] = {
+    "configs": 1, "fiches": 0, "audited": 0, "by_niveau": {}, "mean_score": None, "non_compliant": 0, "failures": {},
+    "steps": 0, "steps_failed": 0, "citations": 0, "citations_removed": 0, "failing_points": (),
+}  # fmt: skip
 
 
 def metadata_of(**counts: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, cast
+from typing import Annotated
 
 from pydantic import (
     BeforeValidator,
@@ -137,11 +137,8 @@ class AuditFilter(JsonModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _empty_is_not_given(cls, given: object) -> object:
-        if not isinstance(given, Mapping):
-            return given
-        fields = cast("Mapping[str, object]", given)
-        return {name: value for name, value in fields.items() if value not in ("", [""], None)}
+    def _empty_is_not_given(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        return {name: value for name, value in given.items() if value not in ("", [""], None)}
 
 
 class AuditGrouping(AuditFilter):

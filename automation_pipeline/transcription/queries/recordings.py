@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, cast
+from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
@@ -180,14 +180,8 @@ class LogQuery(JsonModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _ignore_empty(cls, given: object) -> object:
-        if not isinstance(given, Mapping):
-            return given
-        return {
-            name: value
-            for name, value in cast("Mapping[str, object]", given).items()
-            if value not in ("", None)
-        }
+    def _ignore_empty(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        return {name: value for name, value in given.items() if value not in ("", None)}
 
     @property
     def trace(self) -> str | None:

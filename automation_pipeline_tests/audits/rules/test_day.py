@@ -17,10 +17,14 @@ from automation_pipeline_tests.cases import every_case
 EVERY, STEPS, EVIDENCE = AUDIT_CHECKS
 
 
+NOTHING: dict[str, Any] = {
+    "by_niveau": {}, "mean_score": None, "non_compliant": 0, "failures": {}, "steps": 0, "steps_failed": 0,
+    "citations": 0, "citations_removed": 0, "failing_points": (),
+}  # fmt: skip
+
+
 def day(**counts: Any) -> DayAudits:
-    return DayAudits(
-        **{"configs": 2, "fiches": 10, "audited": 20, "by_niveau": {}, "failures": {}} | counts
-    )
+    return DayAudits(**{**NOTHING, "configs": 2, "fiches": 10, "audited": 20, **counts})
 
 
 def failed(counts: dict[str, int]) -> set[str]:
