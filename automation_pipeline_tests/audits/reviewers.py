@@ -17,9 +17,10 @@ def record_reviews(database_url: str, audit_id: int, position: int, index: int, 
 
 
 def set_state(database: Database, audit_id: int, state: str) -> None:
-    """Set a state that refuses changes: running, failed or deleted."""
+    """Set a state that refuses changes: running, incomplete, failed or deleted."""
     if state == "deleted":
         set_audit_deleted(audit_id, deleted=True, database=database)
         return
     with database.transaction() as session:
-        session.get_one(AuditRow, audit_id).status = state
+        row = session.get_one(AuditRow, audit_id)
+        row.status, row.score_percentage = state, None

@@ -6,11 +6,11 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.models.chat import Question, Reply, Role
-from automation_pipeline.audits.tables import AuditRow
+from automation_pipeline.audits.tables import AuditRow, StepResultRow
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.errors import NotFoundError, PermanentError, TransientError
 from automation_pipeline.storage.database import Database
@@ -188,6 +188,20 @@ def test_a_step_returned_without_control_points_scores_nothing(harness: AuditHar
     assert harness.audit("1900417", harness.configure(steps=1)).score_percentage == 0.0
     [step] = harness.steps()
     assert [point.commentaire for point in step.finding.points] == ["Non traité par le modèle."] * 2
+    with harness.database.reading() as session:
+        row = session.scalars(select(StepResultRow)).one()
+    assert (row.total_citations, row.total_tokens) == (0, USAGE.total_tokens)
+    assert row.raw_result == {
+        "step_metadata": {
+            "position": 1, "name": "Step 1", "severity": "HIGH", "is_critical": False, "weight": 5,
+        },
+        "usage": {**vars(USAGE), "total_tokens": USAGE.total_tokens},
+        "gating": {
+            "total_citations": 0, "removed_citations": 0, "downgraded_control_points": 0, "step_score_reduced": True,
+            "step_conforme_adjusted": True,
+        },
+        "transcript_mode": "prompt", "control_points_missing": 2, "control_points_unknown": 0,
+    }  # fmt: skip
 
 
 def test_an_invalid_answer_is_sent_back_with_its_problem(harness: AuditHarness) -> None:

@@ -16,6 +16,7 @@ from automation_pipeline.audits.models.audits import (
 from automation_pipeline.audits.models.chat import Question, Reply
 from automation_pipeline.audits.queries.audits import set_deleted
 from automation_pipeline.audits.queries.documents import audit_document
+from automation_pipeline.audits.reviews import set_audit_deleted
 from automation_pipeline.audits.tables import CitationRow, StepResultRow
 from automation_pipeline.core.errors import (
     AutomationError,
@@ -133,33 +134,53 @@ def test_a_new_request_reuses_the_judged_steps_of_an_incomplete_audit(
     harness.sell(FICHE)
     config = harness.configure(steps=3)
     harness.audit(FICHE, config, "first")
+    harness.audit(FICHE, config, "second")
+    assert positions(harness.model) == {1: 1, 2: 2, 3: 1}
     harness.model = FakeLanguageModel()
-    assert harness.audit(FICHE, config, "second").score_percentage == 100.0
+    assert harness.audit(FICHE, config, "third").score_percentage == 100.0
     assert positions(harness.model) == {2: 1}
-    assert harness.row("second").total_tokens == USAGE.total_tokens
-    assert harness.steps("second")[0].finding == harness.steps("first")[0].finding
+    assert harness.row("third").total_tokens == USAGE.total_tokens
+    assert harness.steps("third")[0].finding == harness.steps("first")[0].finding
     with harness.database.reading() as session:
         cited = Counter(session.scalars(select(CitationRow.audit_id)))
-    assert cited[2] == cited[1] + 2
-    assert (harness.row("first").is_latest, harness.row("second").is_latest) == (False, True)
+        copies = session.scalars(
+            select(StepResultRow)
+            .where(StepResultRow.audit_id == 3, StepResultRow.total_tokens == 0)
+            .order_by(StepResultRow.step_position)
+        ).all()
+    assert cited[3] == cited[1] + 2
+    assert [(row.step_position, row.raw_result["judged_in_audit"]) for row in copies] == [
+        (1, "2"),
+        (3, "2"),
+    ]
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    assert [row.raw_result["usage"] for row in copies] == [nothing] * 2
+    latest = [harness.row(name).is_latest for name in ("first", "second", "third")]
+    assert latest == [False, False, True]
     assert has_no_verdict(harness, "first")
 
 
-@pytest.mark.parametrize("what", ["configuration", "calls"])
+@pytest.mark.parametrize("what", ["configuration", "calls", "deleted", "tools"])
 def test_steps_judged_on_other_transcripts_are_judged_again(
     harness: AuditHarness, what: str
 ) -> None:
     harness.model = FakeLanguageModel(reply_at_step(2, PermanentError("Away.")))
     harness.sell(FICHE)
     config = harness.configure(steps=2)
-    harness.audit(FICHE, config, "first")
+    first = harness.audit(FICHE, config, "first")
     harness.model = FakeLanguageModel()
     if what == "configuration":
         harness.replace_config("Sales", [step_document(1, name="Renamed"), step_document(2)])
-    else:
+    elif what == "calls":
         harness.transcribe(FICHE, "speaker_0: Bonjour, cet appel est enregistré pour nos besoins.")
-    assert harness.audit(FICHE, config, "second").score_percentage == 100.0
-    assert positions(harness.model) == {1: 1, 2: 1}
+    elif what == "deleted":
+        set_audit_deleted(first.audit_id, deleted=True, database=harness.database)
+    harness.audit(FICHE, config, "second", use_rlm=what == "tools")
+    analyses = [note for note in harness.notes() if note.startswith("ANALYSE")]
+    assert analyses[-1].endswith("0 of 2 steps judged before")
+    if what != "tools":
+        assert harness.row("second").status == "completed"
+        assert positions(harness.model) == {1: 1, 2: 1}
     if what == "calls":
         assert harness.audit(FICHE, config, "first").score_percentage == 100.0
         assert positions(harness.model) == {1: 2, 2: 2}

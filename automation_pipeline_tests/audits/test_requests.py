@@ -56,17 +56,28 @@ def test_a_single_audit_creates_one_run_request(harness: AuditHarness) -> None:
     milliseconds = round(harness.clock.now().timestamp() * 1000)
     assert [one.tracking_id for one in filed.audits] == [f"audit-1900417-{config}-{milliseconds}"]
     [row] = requests(harness).values()
-    assert (row.job, row.config["audit_config_id"], row.config["trigger_source"]) == (
+    assert (row.job, row.config) == (
         "audit_fiche",
-        config,
-        "api",
-    )
+        {
+            "tracking_id": row.request_key, "fiche_id": "1900417", "audit_config_id": config, "use_rlm": False,
+            "trigger_source": "api",
+        },
+    )  # fmt: skip
+    assert row.tags == {
+        "automation/fiche_id": "1900417", "automation/audit_config_id": str(config),
+        "automation/trace_id": row.request_key, "dagster/priority": "10",
+    }  # fmt: skip
 
 
 def test_a_repeated_fiche_counts_once_in_a_batch(harness: AuditHarness) -> None:
     filed = file_audits(harness, harness.configure(), "1900417", "1900417", "1900418")
     assert stored_batch(harness.database, filed.batch_id).total == 2
-    assert list(requests(harness)) == [one.tracking_id for one in filed.audits]
+    rows = requests(harness)
+    assert list(rows) == [one.tracking_id for one in filed.audits]
+    assert [
+        (row.config["fiche_id"], row.config["trigger_source"], row.tags["dagster/priority"])
+        for row in rows.values()
+    ] == [("1900417", "batch", "0"), ("1900418", "batch", "0")]
 
 
 def test_no_request_is_stored_for_an_unknown_configuration(harness: AuditHarness) -> None:
@@ -234,10 +245,10 @@ def test_each_rerun_is_a_new_request(rerun_harness: AuditHarness) -> None:
         "rerun_id": two.rerun_id,
         "control_point_index": 1,
     }
-    assert (first.tags["automation/fiche_id"], first.tags["automation/trace_id"]) == (
-        "1900417",
-        one.rerun_id,
-    )
+    assert first.tags == {
+        "automation/fiche_id": "1900417", "automation/audit_id": "1", "automation/trace_id": one.rerun_id,
+        "dagster/priority": "10",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

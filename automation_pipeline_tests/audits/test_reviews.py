@@ -1,5 +1,6 @@
 """Reviews of steps and control points by people."""
 
+import re
 from typing import Any
 
 import pytest
@@ -146,11 +147,24 @@ def test_an_unknown_audit_is_not_found(harness: AuditHarness) -> None:
         record_review(StepLocation(7, 1), {"conforme": "CONFORME"}, database=harness.database)
 
 
-@pytest.mark.parametrize("state", ["running", "failed", "deleted"])
-def test_only_a_completed_audit_is_reviewed(harness: AuditHarness, state: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ("running", "Audit 1 is running: only a completed audit can be changed."),
+        ("failed", "Audit 1 is failed: only a completed audit can be changed."),
+        (
+            "incomplete",
+            "Audit 1 is incomplete: only a completed audit can be changed. Audit the fiche again to finish it.",
+        ),
+        ("deleted", "Audit 1 is deleted: restore it before it is changed."),
+    ],
+)
+def test_only_a_completed_audit_is_reviewed(
+    harness: AuditHarness, state: str, message: str
+) -> None:
     audit_id = audit_half_met_steps(harness)
     set_state(harness.database, audit_id, state)
-    with pytest.raises(ConflictError, match=f"Audit 1 is {state}"):
+    with pytest.raises(ConflictError, match=f"^{re.escape(message)}$"):
         record_review(
             StepLocation(audit_id, 1), {"conforme": "CONFORME"}, database=harness.database
         )

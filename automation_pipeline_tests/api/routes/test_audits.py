@@ -182,6 +182,7 @@ def test_the_log_of_an_audit_can_be_read_and_filtered(client: TestClient, audit_
     result = get(client, f"/{audit_id}/logs")
     WorkflowLines.model_validate(result)
     assert result["count"] == result["total"] > 1
+    assert (result["limit"], result["offset"]) == (200, 0)
     assert result["data"][0]["message"].startswith("START")
     assert get(client, f"/{audit_id}/logs", level="error")["data"] == []
     assert get(client, f"/{audit_id}/logs", limit=1, offset=1)["data"] == result["data"][1:2]

@@ -142,11 +142,11 @@ def test_the_status_shows_the_run_and_the_owner_of_each_task(
 def test_the_log_of_a_fiche_can_be_filtered(client: TestClient, fiches: Services) -> None:
     result = get(client, "/900/logs")
     TranscriptionLines.model_validate(result)
-    assert ([line["message"] for line in result["data"]], result["count"], result["trace_id"]) == (
-        ["START", "END"],
-        2,
-        None,
-    )
+    assert [line["message"] for line in result["data"]] == ["START", "END"]
+    page = {name: value for name, value in result.items() if name != "data"}
+    assert page == {
+        "success": True, "count": 2, "total": 2, "trace_id": None, "limit": 200, "offset": 0,
+    }  # fmt: skip
     result = get(client, "/900/logs", run_id="run-2", level="error", limit=5)
     assert ([line["message"] for line in result["data"]], result["trace_id"], result["limit"]) == (
         ["END"],
@@ -173,10 +173,11 @@ def test_the_transcript_of_a_call_is_shown(client: TestClient, fiches: Services)
 
 
 @pytest.mark.parametrize(
-    ("priority", "taken"), [("high", "high"), ("low", "low"), ("urgent", "normal"), ("", "normal")]
+    ("priority", "taken", "number"),
+    [("high", "high", "10"), ("low", "low", "-10"), ("urgent", "normal", "0"), ("", "normal", "0")],
 )
 def test_requesting_one_fiche_files_a_run_with_its_priority(
-    client: TestClient, fiches: Services, clock: FakeClock, priority: str, taken: str
+    client: TestClient, fiches: Services, clock: FakeClock, priority: str, taken: str, number: str
 ) -> None:
     result = post(client, f"/900?priority={priority}")
     TranscriptionQueued.model_validate(result)
@@ -189,7 +190,10 @@ def test_requesting_one_fiche_files_a_run_with_its_priority(
         "event_id": key,
     }
     with fiches.database.reading() as session:
-        assert filed_requests(session, [key])[0].config["run_id"] == run_id
+        [filed] = filed_requests(session, [key])
+    assert filed.config["run_id"] == run_id
+    tags = {"automation/fiche_id": "900", "automation/trace_id": run_id, "dagster/priority": number}
+    assert tags.items() <= filed.tags.items()
     assert keys(fiches) == {key: taken}
 
 
