@@ -172,14 +172,12 @@ def _is_refusal(failure: RegistryCallError) -> bool:
 def _token_or_claim(shared: SharedLogin, seconds: float) -> str | Claim | None:
     """The shared token, or the claim to get one. None if another process holds the claim."""
     token = shared.tokens.current()
-    if token is not None or shared.claims.holder(LOGIN_CLAIM) is not None:
+    if token is not None:
         return token
     claim = shared.claims.take(LOGIN_CLAIM, f"{socket.gethostname()}:{os.getpid()}", seconds)
-    if claim is None:
-        return None
     token = shared.tokens.current()
-    if token is None:
-        return claim
+    if claim is None or token is None:
+        return claim or token
     shared.claims.release(claim)  # another process was faster
     return token
 

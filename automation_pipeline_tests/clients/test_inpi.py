@@ -170,6 +170,7 @@ def test_logins_of_all_processes_share_a_rate_limit() -> None:
     error = fetch(inpi(register, limiter=limiter))
     assert (error.error_code, error.http_status, error.retryable) == ("RATE_LIMIT", None, True)
     assert error.is_local
+    assert error.message == "The login at INPI's register has to wait: there were too many logins."
     assert (register.calls, limiter.keys) == ({}, [LOGIN_KEY])
 
 

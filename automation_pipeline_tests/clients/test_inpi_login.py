@@ -2,8 +2,11 @@
 
 import asyncio
 import logging
+import os
+import socket
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -13,6 +16,7 @@ from pydantic import SecretStr
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.clients import inpi as subject
 from automation_pipeline.clients.inpi import LOGIN_CLAIM, Account, InpiRegister
+from automation_pipeline.core.coordination import Claim
 from automation_pipeline.core.errors import PermanentError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.models import SharedLogin, SourceApi, SourceError, SourceRecord
@@ -123,13 +127,47 @@ def test_a_wrong_password_is_tried_once_across_processes(
             ("RATE_LIMIT", True): CREW - 1,
         }
     assert logins(simulator_url) == 1
+    holder = shared.claims.holder(LOGIN_CLAIM)
+    assert holder is not None
+    assert holder.seconds_left > subject.REFUSAL_BLOCKS_OTHERS_SECONDS - 600
+
+
+def test_a_token_of_a_faster_process_is_used(shared: SharedLogin) -> None:
+    class Tokens:
+        """Has a token from the second look on."""
+
+        looks = 0
+
+        def current(self) -> str | None:
+            self.looks += 1
+            return None if self.looks == 1 else "jwt.s3cret"
+
+        def keep(self, token: str, until: datetime) -> None:
+            raise AssertionError(token)
+
+        def forget(self, token: str) -> None:
+            raise AssertionError(token)
+
+    login = FailingLogin()
+    assert isinstance(fetch(inpi(login, shared=replace(shared, tokens=Tokens()))), SourceRecord)
+    assert login.calls == {"GET": 1}
+    assert shared.claims.holder(LOGIN_CLAIM) is None
 
 
 def test_a_call_without_the_login_claim_is_not_sent(
     shared: SharedLogin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
+    monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.05)
+    monkeypatch.setattr(subject, "POLL_SECONDS", 0.1)
     assert shared.claims.take(LOGIN_CLAIM, "another process", 3600.0)
+    attempts: list[str] = []
+    take = shared.claims.take
+
+    def counted(key: str, owner: str, ttl_seconds: float) -> Claim | None:
+        attempts.append(owner)
+        return take(key, owner, ttl_seconds)
+
+    monkeypatch.setattr(shared.claims, "take", counted)
     calls: list[str] = []
     error = fetch(inpi(lambda request: calls.append(request.method), shared=shared))
     assert (error.error_code, error.http_status, error.retryable, error.is_local) == (
@@ -138,7 +176,11 @@ def test_a_call_without_the_login_claim_is_not_sent(
         True,
         True,
     )
-    assert error.message.endswith(".")
+    assert error.message == (
+        "The login at INPI's register has to wait: another process is logging in, or was refused just now."
+    )
+    assert set(attempts) == {f"{socket.gethostname()}:{os.getpid()}"}
+    assert len(attempts) <= 2
     assert calls == []
 
 
