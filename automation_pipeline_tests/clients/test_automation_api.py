@@ -1,8 +1,11 @@
 """The client of the Automation API: error mapping and idempotent retries."""
 
+from collections.abc import Iterator
+
 import httpx
 import pytest
 
+from automation_pipeline.clients import automation_api
 from automation_pipeline.clients.automation_api import AutomationApi
 from automation_pipeline.core.errors import (
     AutomationError,
@@ -57,6 +60,8 @@ def refused(
         (404, "NOT_FOUND", NotFoundError, "It cannot be"),
         (409, "CONFLICT", ConflictError, "It cannot be"),
         (413, "BODY_TOO_LARGE", InvalidInputError, "It cannot be"),
+        (422, "VALIDATION_ERROR", InvalidInputError, "It cannot be"),
+        (418, "TEAPOT", TransientError, "It cannot be"),
         (500, "INTERNAL_ERROR", TransientError, "It cannot be (request 7f)"),
         (502, "EXTERNAL_API_ERROR", UpstreamError, "It cannot be"),
         (503, "DATABASE_ERROR", TransientError, "It cannot be"),
@@ -77,12 +82,17 @@ def test_a_validation_error_contains_the_invalid_fields() -> None:
     details = [
         {"field": "timeOfDay", "message": "is required"},
         {"field": "", "message": "both at once"},
+        {"reason": "of enrichment"},
     ]
     with pytest.raises(InvalidInputError) as error:
         ScriptedApi(refused(400, "VALIDATION_ERROR", details=details)).api.call(
             "POST", "/x", body={}
         )
-    assert error.value.fields == (("timeOfDay", "is required"), ("", "both at once"))
+    assert error.value.fields == (
+        ("timeOfDay", "is required"),
+        ("", "both at once"),
+        ("", "of enrichment"),
+    )
 
 
 @every_case(
@@ -115,6 +125,36 @@ def test_a_post_with_a_lost_response_is_retried_once_with_the_same_idempotency_k
     first, second = scripted.requests
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
     assert first.content == second.content == b'{"a":1}'
+    scripted = ScriptedApi(lost)
+    with pytest.raises(TransientError):
+        scripted.api.call("GET", "/x")
+    assert len(scripted.requests) == 2
+
+
+def test_a_compressed_or_too_large_response_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Body(httpx.SyncByteStream):
+        sent = 0
+
+        def __iter__(self) -> Iterator[bytes]:
+            for _ in range(100):
+                self.sent += 600_000
+                yield bytes(600_000)
+
+    monkeypatch.setattr(automation_api, "MAX_BYTES", 1_000_000)
+    body = Body()
+    for answer, reason in (
+        (
+            httpx.Response(200, headers={"Content-Encoding": "gzip"}, stream=body),
+            "it is compressed (gzip)",
+        ),
+        (httpx.Response(200, stream=body), "it is larger than 1 MB"),
+    ):
+        with pytest.raises(UpstreamError) as error:
+            ScriptedApi(answer).api.call("GET", "/x")
+        assert str(error.value) == (
+            f"The answer of the API at https://api.example.test:8443 cannot be read: {reason}."
+        )
+    assert body.sent == 1_200_000
 
 
 def test_an_empty_204_response_is_a_success() -> None:

@@ -153,6 +153,9 @@ def test_a_permit_handed_to_a_cancelled_task_is_released(permits: Permits) -> No
         waiting.cancel()
         await asyncio.wait([waiting])
         assert waiting.cancelled()
+        assert permits.held == set()
+        await work(semaphore)
+        assert permits.calls["acquire"] == 2, "a released permit is not used again"
 
     asyncio.run(cancel())
     assert permits.held == set()
