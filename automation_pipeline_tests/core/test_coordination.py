@@ -15,7 +15,9 @@ from automation_pipeline.core.coordination import (
     Outage,
     Rate,
     Semaphore,
+    rate_per_minute,
     reserve,
+    wait_for_rate,
 )
 from automation_pipeline.core.errors import TransientError
 from automation_pipeline.core.metrics import Meter
@@ -235,6 +237,33 @@ def test_rate_limit_waits_are_counted_per_provider(
         ("limiter_waits_total", 'provider="language-model"'): 2,
         ("limiter_wait_seconds_total", 'provider="language-model"'): 2.0,
     }
+
+
+def test_a_call_waits_until_its_reserved_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(semaphore_module.asyncio, "sleep", sleep)
+    limiter = FixedLimiter(0.0, 1.5, None)
+    for _ in range(3):
+        asyncio.run(wait_for_rate(limiter, "language-model", Rate(60, 60)))
+    assert pauses == [0.0, 1.5, 0.0]
+
+
+def test_a_rate_spaces_its_starts_and_must_be_positive() -> None:
+    assert [Rate(6, 60.0).interval_seconds, Rate(6, 60.0, burst=5).interval_seconds] == [10, 30]
+    assert rate_per_minute(10) == Rate(10, 60.6)
+    for limit, period, burst in (
+        (0, 60.0, 1),
+        (1, 0.0, 1),
+        (1, -1.0, 1),
+        (2, 60.0, 0),
+        (2, 60.0, 3),
+    ):
+        with pytest.raises(ValueError, match="Not a rate"):
+            Rate(limit, period, burst)
 
 
 RATE = Rate(60, 60)

@@ -8,6 +8,7 @@ from automation_pipeline.core.scheduling.cron import OverlapPolicy
 from automation_pipeline.core.scheduling.plan import (
     IN_TIME,
     DueFacts,
+    DueSkip,
     NotRun,
     Plan,
     Policies,
@@ -16,7 +17,14 @@ from automation_pipeline.core.scheduling.plan import (
     overlap_start,
     plan,
 )
-from automation_pipeline.core.scheduling.timing import Planned, Timing, parse_cron, planned_after
+from automation_pipeline.core.scheduling.timing import (
+    ExecutionWindow,
+    Planned,
+    Timing,
+    WindowPolicy,
+    parse_cron,
+    planned_after,
+)
 from automation_pipeline.core.scheduling.zones import zone
 from automation_pipeline_tests.cases import every_case
 
@@ -176,7 +184,13 @@ def test_a_daily_cron_has_one_due_time_per_day_over_a_year(
 
 @every_case(
     ("hours", "enough", "count", "is_cut"),
-    [(2, 10, 2, False), (40, 10, 30, True), (40, 31, 40, False), (24 * 20, 31, 24 * 15, True)],
+    [
+        (2, 10, 2, False),
+        (40, 10, 30, True),
+        (40, 30, 30, True),
+        (40, 31, 40, False),
+        (24 * 20, 31, 24 * 15, True),
+    ],
 )
 def test_the_backlog_of_a_long_outage_is_bounded(
     hours: int, enough: int, count: int, is_cut: bool
@@ -185,6 +199,53 @@ def test_the_backlog_of_a_long_outage_is_bounded(
     found = backlog(hourly(), now - timedelta(hours=hours), now, enough=enough)
     assert (len(found.times), found.is_cut) == (count, is_cut)
     assert found.times[-1].scheduled_for == at("10:00")
+    assert backlog(hourly(), at("08:30"), at("10:00"), enough=10).times == due("09:00", "10:00")
+
+
+def windowed(
+    cron: str, window: str = "08:00-10:00", zone_name: str = "UTC", **fields: Any
+) -> Timing:
+    bounds = ExecutionWindow.parse(*window.split("-"))
+    return Timing(crons=(parse_cron(cron),), zone=zone(zone_name), window=bounds, **fields)
+
+
+NIGHT = windowed("30 2 * * *", "02:00-02:59", "Europe/Paris")
+# The clock skips this start, so that the window opens at 03:00, which is 01:00 in UTC.
+MOVED = Planned(
+    datetime.fromisoformat("2026-03-29T01:00Z"), datetime.fromisoformat("2026-03-29T01:00Z")
+)
+NINE = Planned(at("09:00"), at("09:00"))
+NEXT_MORNING = at("08:00") + timedelta(days=1)
+
+
+@every_case(
+    ("timing", "chosen", "now", "becomes"),
+    [
+        (windowed("0 9 * * *"), NINE, at("10:00:59"), Start.NOW),
+        (windowed("0 9 * * *"), NINE, at("10:01"), NEXT_MORNING),
+        (windowed("0 9 * * *"), NINE, at("07:59"), at("08:00")),
+        (windowed("0 * * * *"), NINE, at("10:01"), NotRun.OUTSIDE_WINDOW),
+        (windowed("0 8 * * *"), Planned(at("08:00"), at("08:00")), at("10:01"), NotRun.OUTSIDE_WINDOW),
+        (windowed("0 9 * * *", end_at=NEXT_MORNING), NINE, at("10:01"), NEXT_MORNING),
+        (windowed("0 9 * * *", end_at=at("23:00")), NINE, at("10:01"), NotRun.OUTSIDE_WINDOW),
+        (windowed("0 9 * * *", window_policy=WindowPolicy.FILTER), NINE, at("10:00"), Start.NOW),
+        (windowed("0 9 * * *", window_policy=WindowPolicy.FILTER), NINE, at("10:01"), NotRun.OUTSIDE_WINDOW),
+        (NIGHT, MOVED, datetime.fromisoformat("2026-03-29T01:59:59Z"), Start.NOW),
+        (NIGHT, MOVED, datetime.fromisoformat("2026-03-29T02:00Z"), datetime.fromisoformat("2026-03-30T00:00Z")),
+    ],
+)  # fmt: skip
+def test_outside_its_window_a_due_time_is_postponed_or_skipped(
+    timing: Timing, chosen: Planned, now: datetime, becomes: Start | NotRun | datetime
+) -> None:
+    result = plan(timing, [chosen], Policies(), DueFacts(now=now, late_before=now))
+    match becomes:
+        case Start():
+            expected = Plan(line=(chosen,), start=becomes)
+        case NotRun():
+            expected = Plan(skips=(DueSkip(chosen, becomes),))
+        case datetime():
+            expected = Plan(postponed=Planned(chosen.scheduled_for, becomes))
+    assert result == expected
 
 
 def test_a_backlog_starts_with_the_known_due_time() -> None:

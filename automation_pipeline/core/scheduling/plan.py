@@ -129,11 +129,10 @@ def backlog(
 def plan(timing: Timing, due: Sequence[Planned], policies: Policies, facts: DueFacts) -> Plan:
     """Decide the due times, which come oldest first. At most one of them starts."""
     skips, candidates = _choose(timing, due, policies, facts)
-    left_out = len(candidates) - policies.keeps
-    if left_out > 0:
-        reason = NotRun.SUPERSEDED if policies.keeps == 1 else NotRun.OVER_LIMIT
-        skips += [DueSkip(candidate, reason) for candidate in candidates[:left_out]]
-        candidates = candidates[left_out:]
+    left_out = max(len(candidates) - policies.keeps, 0)
+    reason = NotRun.SUPERSEDED if policies.keeps == 1 else NotRun.OVER_LIMIT
+    skips += [DueSkip(candidate, reason) for candidate in candidates[:left_out]]
+    candidates = candidates[left_out:]
     result = Plan(tuple(skips))
     if not candidates:
         return result
