@@ -162,7 +162,7 @@ _LENGTHS = ("min_length", "max_length")
 def field_errors(error: ValidationError) -> tuple[tuple[str, str], ...]:
     """Pairs of a field and its fault. A fault of a whole model has no field unless its validator
     raises a `field_fault`."""
-    return plain_faults(error.errors(include_url=False, include_input=False))
+    return plain_faults(error.errors())
 
 
 def plain_faults(problems: Iterable[ErrorDetails]) -> tuple[tuple[str, str], ...]:

@@ -167,6 +167,7 @@ def test_deeply_nested_lists_are_checked() -> None:
         ("address", 7, "must be a web address"),
         ("address", "ftp://a.test", "must be an address that begins with 'http' or 'https'"),
         ("nmae", "a", "is not a known field"),
+        ("long_name", "ab", "is not a known field"),
     ],
 )
 def test_every_validation_error_has_a_readable_message(
@@ -245,6 +246,20 @@ def test_an_instant_without_a_zone_is_read_in_the_configured_zone(
         instant,
         instant + timedelta(milliseconds=1),
     )
+
+
+def test_moments_at_the_ends_of_the_calendar_are_limited_to_it() -> None:
+    east, west = ZoneInfo("Etc/GMT-14"), ZoneInfo("Etc/GMT+12")
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    assert begin_of(date.min, east) == first
+    assert begin_of(datetime.fromisoformat("9999-12-31T13:00"), west) == last
+    assert end_of(date.max, west) == end_of(last, east) == last
+    assert begin_of(date(2, 1, 1), east) == datetime(1, 12, 31, 10, tzinfo=UTC)
+
+
+def test_values_that_are_dates_already_are_unchanged() -> None:
+    assert read_day(date(2026, 2, 3)) == date(2026, 2, 3)
+    assert read_moment(datetime(2026, 2, 3, tzinfo=UTC)) == datetime(2026, 2, 3, tzinfo=UTC)
 
 
 @every_case(
