@@ -11,10 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select, update
 
+from automation_pipeline import bootstrap
 from automation_pipeline.cli.output import screen
+from automation_pipeline.cli.progress import LaunchWait
 from automation_pipeline.core.errors import InvalidInputError
-from automation_pipeline.enrichment.commands import CONTINUES_HERE, read_wanted
-from automation_pipeline.enrichment.models import NOT_CONFIGURED, claim_key
+from automation_pipeline.enrichment.commands import (
+    CONTINUES_HERE,
+    read_wanted,
+    request_companies,
+    with_statuses,
+    work_on,
+)
+from automation_pipeline.enrichment.jobs import work_enrichment
+from automation_pipeline.enrichment.models import NOT_CONFIGURED, REQUESTS, claim_key
 from automation_pipeline.enrichment.queries.jobs import start_job
 from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJobRow
 from automation_pipeline.storage.claims import DatabaseClaims, LeaseRow
@@ -104,6 +113,52 @@ def test_ctrl_c_prints_which_process_continues_the_work(
     during_pauses(monkeypatch)
     ended = terminal.run("enrich", DANONE, "--here", "--json")
     assert (ended.code, ended.err) == (130, f"{CONTINUES_HERE}\n")
+
+
+@pytest.mark.parametrize(("options", "has_started"), [((), [False, True]), (("--here",), [True])])
+def test_the_command_waits_for_the_start_of_the_work(
+    terminal: Terminal,
+    search: FakeRegistry,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    has_started: list[bool],
+) -> None:
+    terminal.json("enrich", DANONE, "--here")
+    services, recorded = bootstrap.services(), []
+    assert DatabaseClaims(terminal.database).take(claim_key(UNKNOWN_COMPANY), "another", 120)
+
+    def pause(_wait: LaunchWait, *, has_started: bool) -> None:
+        recorded.append(has_started)
+        if options or len(recorded) == 2:
+            raise KeyboardInterrupt
+        work = work_enrichment(
+            2,
+            registries=services.registries,
+            database=services.database,
+            clock=services.clock,
+            owner="another",
+        )
+        services.run(work)
+
+    monkeypatch.setattr(LaunchWait, "pause", pause)
+    assert terminal.run("enrich", DANONE, LVMH, UNKNOWN_COMPANY, "--wait", *options).code == 130
+    assert (recorded, len(search.calls)) == (has_started, 2)
+
+
+@pytest.mark.usefixtures("search")
+def test_only_jobs_that_end_count_as_progress(terminal: Terminal) -> None:
+    wanted = read_wanted([DANONE, LVMH], None, strict=False)
+    lookups = with_statuses(request_companies(wanted, force=False, quiet=True))
+    outcomes = {
+        labels: amount
+        for (name, labels), amount in bootstrap.services().meter.drain().items()
+        if name == REQUESTS
+    }
+    assert outcomes == {'outcome="ENQUEUED"': 2}
+    assert DatabaseClaims(terminal.database).take(claim_key(LVMH), "another", 120)
+    ended: list[str] = []
+    work_on(lookups, lambda: ended.append("a job"))
+    assert (ended, states(terminal)) == (["a job"], ["DONE", "PENDING"])
 
 
 def test_without_wait_the_known_results_are_shown(terminal: Terminal, search: FakeRegistry) -> None:

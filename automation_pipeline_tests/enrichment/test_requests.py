@@ -198,6 +198,18 @@ def test_a_fresh_snapshot_is_a_cache_hit_after_a_failed_refresh(harness: Enrichm
     assert (again.outcome, again.status) == ("CACHE_HIT", "FAILED")
 
 
+def test_a_company_that_failed_is_not_marked_stale_before_its_refresh(
+    harness: EnrichmentHarness,
+) -> None:
+    answer = harness.enriched()
+    harness.script(search=SILENT)
+    harness.work(harness.refresh(answer.request_id).job_id)
+    harness.advance(days=31)
+    again = harness.request()
+    assert (again.outcome, again.status) == ("ENQUEUED", "FAILED")
+    assert harness.moves()[-1] == ("RUNNING", "FAILED")
+
+
 def test_force_refreshes_a_fresh_company(harness: EnrichmentHarness) -> None:
     harness.enriched()
     answer = harness.request(force=True)

@@ -19,7 +19,12 @@ from automation_pipeline.enrichment.models import (
     SourceOutcome,
     SourceStatus,
 )
-from automation_pipeline.enrichment.sources import call_source, set_rest, source_statuses
+from automation_pipeline.enrichment.sources import (
+    call_source,
+    record_failure,
+    set_rest,
+    source_statuses,
+)
 from automation_pipeline.storage import rate_limits
 from automation_pipeline.storage.rate_limits import DatabaseRateLimiter
 from automation_pipeline_tests.enrichment.harness import RATE, EnrichmentHarness
@@ -91,6 +96,28 @@ def test_retries_end_with_the_first_answer(
     harness.sources[source].script = [DOWN, source_record(source)]
     outcome = call(harness, source)
     assert (outcome.status, outcome.attempts, waits) == ("SUCCESS", 2, [0.25])
+
+
+def test_only_the_required_source_is_called_again_without_an_unknown_establishment(
+    harness: EnrichmentHarness,
+) -> None:
+    siret = f"{SIREN}99999"
+    with harness.database.transaction() as session:
+        record_failure(session, SEARCH, harness.clock.now(), is_silent=True)
+    registries = harness.registries
+    services = {"registries": registries, "database": harness.database, "clock": harness.clock}
+    outcomes = {}
+    for api in (SEARCH, RCS):
+        harness.sources[api].script = [UNKNOWN]
+        outcomes[api] = run_with_fake_time(
+            call_source(registries.sources[api], SIREN, siret, **services)
+        )
+    assert harness.sources[SEARCH].calls == [(SIREN, siret), (SIREN, None)]
+    assert outcomes[SEARCH].record.warnings == (
+        f"The register does not know the establishment {siret}.",
+    )
+    assert (outcomes[SEARCH].attempts, status_of(harness, SEARCH).failures) == (2, 0)
+    assert (outcomes[RCS].error, harness.sources[RCS].calls) == (UNKNOWN, [(SIREN, siret)])
 
 
 def test_retry_delays_have_twenty_percent_jitter_and_a_cap(

@@ -236,7 +236,7 @@ def test_a_sweep_takes_a_constant_number_of_queries(harness: EnrichmentHarness) 
                 "created_at": copied["updated_at"],
                 "updated_at": copied["updated_at"],
             }
-            session.add(EnrichmentRow(siren=siren, status="SUCCESS", **times))
+            session.add(EnrichmentRow(siren=siren, status="SUCCESS", retries=0, **times))
     with statements(harness.database) as large:
         assert (harness.sweep().refreshed, harness.sweep().stale) == (20, 0)
     assert len(queries(large)) <= len(queries(small))

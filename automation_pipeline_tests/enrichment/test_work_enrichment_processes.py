@@ -183,6 +183,19 @@ def test_a_worker_that_cannot_extend_its_lease_stops(harness: EnrichmentHarness)
     assert harness.sweep().replaced_workers == 1
 
 
+def test_a_bug_in_a_source_fails_the_worker_and_releases_its_lease(
+    harness: EnrichmentHarness,
+) -> None:
+    async def fail(*_given: object) -> None:
+        raise LookupError
+
+    answer = harness.request()
+    harness.sources[INPI].fetch = fail
+    with pytest.raises(LookupError):
+        harness.work(answer.job_id)
+    assert (harness.claim_owner(), harness.job(answer.job_id).state) == (None, "RUNNING")
+
+
 def test_a_failed_heartbeat_or_release_does_not_fail_the_job(
     harness: EnrichmentHarness,
 ) -> None:

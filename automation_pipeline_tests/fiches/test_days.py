@@ -4,12 +4,14 @@ import asyncio
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from sqlalchemy import delete
 
 from automation_pipeline.core.coordination import Semaphore
 from automation_pipeline.core.errors import TransientError
-from automation_pipeline.fiches.mirror import revalidate_day, revalidate_days
+from automation_pipeline.fiches.mirror import find_stale_days, revalidate_day, revalidate_days
 from automation_pipeline.fiches.models.days import DayFailed, SalesDay
 from automation_pipeline.fiches.models.fiches import SalesList
+from automation_pipeline.fiches.tables import SalesDayRow
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.clock import FakeClock
@@ -102,6 +104,30 @@ def test_a_final_list_is_returned_as_stored_and_not_fetched_again(
     again = revalidate(DAYS, source, database, clock)
     assert again[:2] == first
     assert sorted(source.requests) == [day.isoformat() for day in DAYS]
+
+
+def test_the_last_31_days_are_checked_for_stale_lists(database: Database, clock: FakeClock) -> None:
+    days = [date(2026, 4, 3) + timedelta(days=number) for number in range(31)]
+    counts = {"listed": 0, "duplicates": 0, "new": 0, "changed": 0, "missing_cle": 0}
+    with database.transaction() as session:
+        session.add_all(
+            SalesDayRow(
+                day=day.isoformat(), revalidated_at=clock.now(), without_recordings=0, **counts
+            )
+            for day in days
+        )
+
+    def messages(*first: date) -> list[str]:
+        return [find_stale_days(day, database=database, clock=clock).message for day in first]
+
+    assert messages(DAYS[0], days[-1], date(2026, 5, 4)) == [
+        "The lists of the last 31 days are fresh.",
+        "The lists of the last 1 days are fresh.",
+        "The lists of the last 0 days are fresh.",
+    ]
+    with database.transaction() as session:
+        session.execute(delete(SalesDayRow).where(SalesDayRow.day == "2026-04-03"))
+    assert messages(DAYS[0]) == ["1 of the last 31 days are stale: 2026-04-03"]
 
 
 def test_a_forced_revalidation_fetches_a_final_list_again(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, cast
@@ -325,11 +325,11 @@ class CompanyCoverage:
     """Numbers of companies. `ages` are the ages of the snapshots. `unexplained` counts failures without an
     error, `overdue` the SUCCESS companies whose data has expired."""
 
-    statuses: Mapping[EnrichmentStatus, int] = field(default_factory=dict[EnrichmentStatus, int])
-    ages: Mapping[str, int] = field(default_factory=dict[str, int])
-    masked: int = 0
-    unexplained: int = 0
-    overdue: int = 0
+    statuses: Mapping[EnrichmentStatus, int]
+    ages: Mapping[str, int]
+    masked: int
+    unexplained: int
+    overdue: int
 
     @property
     def enriched(self) -> int:

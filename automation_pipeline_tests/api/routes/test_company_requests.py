@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import func, select
 
 from automation_pipeline.bootstrap import Services
-from automation_pipeline.enrichment.models import SourceApi
+from automation_pipeline.enrichment.models import REQUESTS, SourceApi
 from automation_pipeline.enrichment.tables import CompanyRequestRow, EnrichmentJobRow
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.api.conftest import MACHINE, Login, client_of
@@ -215,6 +215,12 @@ def test_a_manual_refresh_has_a_cooldown(
     assert (refused.status_code, refused.json()["code"]) == (409, "CONFLICT")
     assert "2026-05-04T10:15:00" in refused.json()["message"]
     assert count(services, EnrichmentJobRow) == 2
+    outcomes = {
+        labels: amount
+        for (name, labels), amount in services.meter.drain().items()
+        if name == REQUESTS
+    }
+    assert outcomes == {'outcome="ENQUEUED"': 2, 'outcome="ATTACHED"': 2}
 
 
 def test_reading_a_stale_company_starts_a_refresh(companies: TestClient, clock: FakeClock) -> None:

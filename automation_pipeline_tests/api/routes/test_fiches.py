@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import update
 
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.coordination import Semaphore
@@ -19,6 +20,7 @@ from automation_pipeline.fiches.routes import (
     Found,
     RecordingRow,
 )
+from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.claims import DatabasePermits
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.fakes.clock import FakeClock
@@ -232,6 +234,19 @@ def test_audio_urls_need_the_recordings_permission(
     assert "records.example.test" not in str(get(without_audio, "/api/fiches/1/mirror"))
     with_audio = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
     assert get(with_audio, "/api/fiches/1")["recordings"][0]["recording_url"] == URL
+    assert get(with_audio, "/api/fiches/1/mirror")["data"]["recordings"][0]["recording_url"] == URL
+
+
+def test_transcripts_need_the_recordings_permission(
+    login: Login, crm: FakeFicheSource, services: Services
+) -> None:
+    with services.database.transaction() as session:
+        session.execute(update(CallRecordingRow).values(transcription_text="Bonjour"))
+    without_audio = login(READS, groupes=["NORD"])
+    with_audio = login({**READS, "recordings.read": "GROUP"}, groupes=["NORD"])
+    for path in ("/api/fiches/1", "/api/fiches/1/mirror"):
+        assert "Bonjour" not in str(get(without_audio, path))
+        assert "Bonjour" in str(get(with_audio, path))
 
 
 @pytest.mark.parametrize("path", ["", "/cache", "/status"])

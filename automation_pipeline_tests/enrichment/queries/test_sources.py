@@ -86,7 +86,9 @@ def test_consecutive_failures_are_counted_until_the_source_answers(
         assert record_failure(session, RCS, harness.clock.now(), is_silent=False) == 2
 
 
-@pytest.mark.parametrize(("then", "left", "reason"), [(2, 10, "first"), (20, 20, "second")])
+@pytest.mark.parametrize(
+    ("then", "left", "reason"), [(2, 10, "first"), (10, 10, "first"), (20, 20, "second")]
+)
 def test_the_longer_of_two_rests_applies(
     harness: EnrichmentHarness, then: int, left: int, reason: str
 ) -> None:
@@ -132,6 +134,7 @@ def test_a_stored_token_is_shared_until_it_expires(harness: EnrichmentHarness) -
     assert tokens(harness).current() is None
     tokens(harness).store("jwt.s3cret", harness.clock.now() + HOUR)
     assert tokens(harness).current() == "jwt.s3cret"
+    assert status_of(harness) == SourceStatus(INPI)
     assert DatabaseLoginTokens(harness.database, harness.clock, RCS).current() is None
     harness.advance(hours=1)
     assert tokens(harness).current() is None

@@ -285,7 +285,9 @@ def test_the_first_refresh_has_no_cooldown() -> None:
 
 
 def findings(**counts: object) -> dict[str, DayFinding]:
-    return {one.check: one for one in evaluate_coverage(CompanyCoverage(**counts))}  # type: ignore[arg-type]
+    none = {"statuses": {}, "ages": {}, "masked": 0, "unexplained": 0, "overdue": 0}
+    coverage = CompanyCoverage(**(none | counts))
+    return {one.check: one for one in evaluate_coverage(coverage)}  # type: ignore[arg-type]
 
 
 @every_case(

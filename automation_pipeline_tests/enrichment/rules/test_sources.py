@@ -1,7 +1,7 @@
 """Rests and retries of sources, and which sources are required."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,6 +10,7 @@ from automation_pipeline.enrichment.models import (
     ErrorCode,
     SourceApi,
     SourceError,
+    SourceOutcome,
     check_configured,
     is_configured,
 )
@@ -18,6 +19,7 @@ from automation_pipeline.enrichment.rules.evaluation import (
     is_call_repeatable,
     is_down,
     is_silent,
+    postponed_until,
     rest_after,
 )
 from automation_pipeline_tests.cases import every_case
@@ -113,6 +115,33 @@ def test_only_errors_with_a_short_wait_are_retried_and_never_inpi_rate_limits(
     source: SourceApi, code: str, after: float | None, repeatable: bool
 ) -> None:
     assert is_call_repeatable(source, error(code, after), 5.0) is repeatable
+
+
+LATER = datetime(2026, 5, 4, 10, 1, tzinfo=UTC)
+
+
+@every_case(
+    ("source", "code", "not_before", "attempts", "postponements", "until"),
+    [
+        (SEARCH, "RATE_LIMIT", LATER, 1, 9, LATER),
+        (SEARCH, "RATE_LIMIT", LATER, 1, 10, None),
+        (SEARCH, "RATE_LIMIT", LATER, 0, 10, LATER),
+        (SEARCH, "TIMEOUT", None, 3, 0, None),
+        (INPI, "RATE_LIMIT", LATER, 1, 0, None),
+        (SEARCH, None, None, 1, 0, None),
+    ],
+)
+def test_only_a_required_source_that_asks_to_wait_postpones_the_job(
+    source: SourceApi,
+    code: str | None,
+    not_before: datetime | None,
+    attempts: int,
+    postponements: int,
+    until: datetime | None,
+) -> None:
+    failure = None if code is None else replace(error(code), not_before=not_before)
+    outcome = SourceOutcome(source=source, duration_ms=1, attempts=attempts, error=failure)
+    assert postponed_until(outcome, postponements) == until
 
 
 @every_case(
