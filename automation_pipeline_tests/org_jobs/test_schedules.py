@@ -435,6 +435,8 @@ def test_skip_has_a_reason(data: OrgJobsData) -> None:
         == "Fair"
     )
     assert log_of(data, schedule_id) == ["skip_next", "skip_next"]
+    entry = data.audit(schedule_id)[0]
+    assert (entry.before, entry.after, entry.reason) == (None, {"skipNextRun": True}, "Audit")
 
 
 def test_inactive_schedule_has_no_due_time_to_skip(data: OrgJobsData) -> None:
@@ -459,7 +461,10 @@ def test_skip_is_undone_once(data: OrgJobsData) -> None:
         None,
     )
     assert keep_next_run(schedule_id, **data.context(MINE)) == shown
-    assert log_of(data, schedule_id) == ["keep_next"]
+    [entry] = data.audit(schedule_id)
+    assert entry.action == "keep_next"
+    assert entry.before == {"skipNextRun": True, "skipNextRunReason": "Audit"}
+    assert entry.after == {"skipNextRun": False}
 
 
 def test_a_schedule_of_another_organisation_to_keep_is_not_found(data: OrgJobsData) -> None:

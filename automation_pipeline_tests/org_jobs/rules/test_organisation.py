@@ -11,6 +11,7 @@ from automation_pipeline.core.json_model import parse
 from automation_pipeline.org_jobs.models.organisations import (
     HostInput,
     OrganisationInput,
+    OrgScope,
     ServerInput,
     changed_fields,
     differences,
@@ -49,6 +50,16 @@ def test_invalid_organisation_ids(org_id: str) -> None:
     with pytest.raises(InvalidInputError, match="Invalid organisation") as refused:
         parse(OrganisationInput, LEAST | {"id": org_id}, "Invalid organisation")
     assert [field for field, _ in refused.value.fields] == ["id"]
+
+
+@every_case(
+    ("scope", "org_id", "is_included"),
+    [(None, "acme", True), ("acme", "acme", True), ("acme", "globex", False)],
+)
+def test_a_scope_includes_its_organisation(
+    scope: str | None, org_id: str, *, is_included: bool
+) -> None:
+    assert OrgScope(scope).includes(org_id) is is_included
 
 
 @given(st.text(alphabet="ab0-", max_size=45))
