@@ -113,7 +113,7 @@ BUSY, REFUSED = FailureSignal(status=500), FailureSignal(status=401)
 
 @pytest.fixture
 def three_product_harness(database: Database, clock: FakeClock) -> PricingHarness:
-    """Retries are due at once."""
+    """A harness whose worker never waits for targets that are not due."""
     return PricingHarness(
         database, clock, FakeShop(*product_variants(3)), {"longest_pause_seconds": 0.0}
     )

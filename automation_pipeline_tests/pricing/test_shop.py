@@ -81,7 +81,7 @@ BUSY, REFUSED, THROTTLED = (
 
 @pytest.fixture
 def harness(database: Database, clock: FakeClock) -> PricingHarness:
-    """A worker that never waits: it exits while the shop must not be called."""
+    """A harness whose worker never waits: it exits while the shop must not be called."""
     return PricingHarness(database, clock, FakeShop(), {"longest_pause_seconds": 0.0})
 
 

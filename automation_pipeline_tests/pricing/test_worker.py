@@ -74,7 +74,7 @@ UNREACHED = FailureSignal(code="ECONNREFUSED")
 
 @pytest.fixture
 def harness(database: Database, clock: FakeClock) -> PricingHarness:
-    """A worker that never waits for targets that are not due."""
+    """A harness whose worker never waits for targets that are not due."""
     return PricingHarness(
         database, clock, FakeShop(*product_variants(3)), {"longest_pause_seconds": 0.0}
     )

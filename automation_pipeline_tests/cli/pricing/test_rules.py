@@ -95,6 +95,8 @@ def test_changing_price_related_fields_creates_a_version(commands: PricingComman
         (2, 5),
         (1, -10),
     ]
+    for limit, more in (("1", True), ("2", False)):
+        assert commands.json("rules", "versions", "1", "--limit", limit)["more"] is more
     assert "version 2" in commands.text(
         "rules", "update", "1", "--file", "-", given=b'{"enabled": false}'
     )

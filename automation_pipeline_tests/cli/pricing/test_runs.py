@@ -39,6 +39,10 @@ def test_runs_are_listed_newest_first_and_can_be_filtered(commands: PricingComma
     assert listed("--rule", "1") == ["2", "1"]
     assert listed("--status", "applied") == ["1"]
     assert listed("--limit", "1", "--offset", "1") == ["2"]
+    assert [commands.json("runs", "list", "--limit", n)["more"] for n in ("2", "3")] == [
+        True,
+        False,
+    ]
     result = commands.text("runs", "list", "--limit", "2")
     assert "2 1 Summer [sale] default PREVIEW cli" in result
     assert result.endswith("There are more rows: --offset 2 shows the next page.")
@@ -112,6 +116,10 @@ def test_targets_shows_every_target_with_its_error(
         in result
     )
     assert "2 Mug [large] 1/12 MUG-L 29.99 EUR 26.99 EUR -10.0 % -3.00 EUR APPLIED" in result
+    assert "tries" not in result
+    commands.harness.set_target(int(every[1]["id"]), attempts=2)
+    result = commands.text("runs", "targets", run_id, "--status", "applied")
+    assert "-3.00 EUR APPLIED 2 " in result
 
 
 def test_the_run_log_contains_every_transition(commands: PricingCommands) -> None:
@@ -251,6 +259,11 @@ def test_selected_targets_can_be_rolled_back(
     assert commands.text("runs", "show", run_id).endswith(
         "Take the rest back: `automation pricing runs rollback 1`."
     )
+    shop.edit("12", amount=1234)
+    edited = ["--target", commands.target(run_id, "12")]
+    during_pauses(monkeypatch, lambda: commands.work(run_id))
+    document = commands.json("runs", "rollback", run_id, *edited, "--wait", code=1)
+    assert document["run"]["targets"]["rolledBack"] == 2
 
 
 def test_rollback_keeps_later_edits_unless_forced(

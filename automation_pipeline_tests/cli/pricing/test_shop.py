@@ -1,5 +1,6 @@
 """Tests of the commands for the shop, alerts, written prices, and dead letters."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -86,6 +87,16 @@ def test_every_written_price_is_listed_newest_last(commands: PricingCommands) ->
     assert "2 apply (rule:2) 2/21 TABLE 500.00 EUR 450.00 EUR -10.0 % -50.00 EUR" in result
 
 
+def test_a_price_that_the_shop_already_had_is_noted(
+    commands: PricingCommands, shop: FakeShop
+) -> None:
+    run_id = commands.previewed(selector={"sku": "TABLE"})
+    shop.edit("21", amount=45_000)
+    commands.json("runs", "apply", run_id)
+    commands.work(run_id)
+    assert commands.text("changes").endswith("-10.0 % -50.00 EUR the shop already had it")
+
+
 def test_alerts_are_listed_newest_first(commands: PricingCommands) -> None:
     raised = [
         AlertCondition(
@@ -105,6 +116,7 @@ def test_alerts_are_listed_newest_first(commands: PricingCommands) -> None:
         add_alerts(session, PRICING_ALERTS, raised, commands.harness.clock.now(), {})
     assert [one["projectId"] for one in commands.json("alerts")["alerts"]] == ["summer", "default"]
     assert [one["id"] for one in commands.json("alerts", "--project", "default")["alerts"]] == ["1"]
+    assert commands.json("alerts", "--limit", "2")["more"] is False
     result = commands.text("alerts", "--limit", "1")
     assert "summer success_rate critical Only [half] succeeded. unsent" in result
     assert result.endswith("There are more rows: --offset 1 shows the next page.")
@@ -132,7 +144,10 @@ def test_the_report_shows_reasons_and_recommendations(
         "2 failed: 0 retryable, 0 older than a day. By reason: 1 conflict, 1 validation." in result
     )
     assert "- 1 variant had another price than was previewed: preview again." in result
-    assert "1/11 20" in result
+    assert re.search(r" 1/11 20\S+ \S+ validation no ", result)
+    one = commands.target(failed, "11")
+    commands.harness.set_target(int(one), error_retryable=True)
+    assert re.search(r" 1/11 20\S+ \S+ validation yes ", commands.text("dlq"))
     assert commands.text("dlq", "--project", "other") == "Project other has no dead letter."
 
 
