@@ -488,6 +488,14 @@ def test_the_report_lists_at_most_a_thousand_dead_letters(
     assert (report.total_failed, len(report.entries)) == (1001, 1000)
 
 
+@pytest.mark.parametrize(("hours", "stale"), [(24.0, 0), (24.1, 3)])
+def test_dead_letters_are_stale_after_a_day(
+    harness: PricingHarness, hours: float, stale: int
+) -> None:
+    run_with_failures(harness, KINDS, hours=hours)
+    assert report_of(harness).stale == stale
+
+
 def test_dead_letter_reports_are_per_project(harness: PricingHarness) -> None:
     run_with_failures(harness, KINDS, project_id="toys")
     assert (report_of(harness).total_failed, report_of(harness, "toys").total_failed) == (0, 3)

@@ -14,7 +14,7 @@ from automation_pipeline.pricing.shop import pause_shop
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import LOST, PRICES, FakeShop, product_variants, variant
-from automation_pipeline_tests.pricing.harness import PricingHarness
+from automation_pipeline_tests.pricing.harness import PricingHarness, stop_during_first_write
 
 BUSY, REFUSED = FailureSignal(status=500), FailureSignal(status=401)
 FORMER = {"101": 1000, "201": 1000, "301": 1000}
@@ -356,6 +356,22 @@ def test_a_cancelled_rollback_keeps_the_prices_already_restored(harness: Pricing
         "301": "ROLLED_BACK",
     }
     assert roll_back(harness, run).status == "ROLLED_BACK"
+
+
+def test_a_rollback_that_is_cancelled_during_a_write_stops_before_the_next(
+    harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.shop_options["calls_at_once"] = 1
+    run = applied(harness)
+    request_rollback(harness, run)
+    stop_during_first_write(
+        harness,
+        lambda: cancel_run(run.id, database=harness.database, clock=harness.clock, actor="user:7"),
+        monkeypatch,
+    )
+    assert harness.work(run).rollback_state == "PARTIAL"
+    assert harness.shop.call_count("write") == 1
+    assert harness.statuses(run.id) == {"101": "APPLIED", "201": "APPLIED", "301": "ROLLED_BACK"}
 
 
 def test_failed_reads_postpone_the_rollback(harness: PricingHarness) -> None:

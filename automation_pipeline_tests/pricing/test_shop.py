@@ -248,6 +248,20 @@ def test_a_call_cancelled_while_reserving_refunds_its_points(harness: PricingHar
     assert shop_row(harness).pending == 0.0
 
 
+def test_a_failed_reservation_refunds_nothing(
+    harness: PricingHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_shop(harness, available=500.0, maximum=1000.0, restore_rate=1e-9, pending=20.0)
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise ConnectionError("The database is away.")
+
+    monkeypatch.setattr("automation_pipeline.pricing.shop.reserve_call", fail)
+    with pytest.raises(ConnectionError):
+        run_with_fake_time(call_shop(never_called, COST, harness.context))
+    assert (shop_row(harness).available, shop_row(harness).pending) == (500.0, 20.0)
+
+
 def test_after_the_pause_one_probe_closes_the_circuit(harness: PricingHarness) -> None:
     calls(harness, BUSY, 5)
     harness.end_shop_pause()

@@ -123,7 +123,6 @@ def claimed_run(session: Session, claim: RunClaim) -> RuleRunRow:
 def extend_claim(session: Session, claim: RunClaim, seconds: float) -> RuleRunRow:
     run = claimed_run(session, claim)
     run.lease_until = database_now(seconds)  # pyright: ignore[reportAttributeAccessIssue]  an expression is accepted too
-    session.flush()
     return run
 
 

@@ -130,6 +130,8 @@ def test_a_run_that_was_rolled_back_has_no_dead_letters(
 ) -> None:
     an_ended_run(database, clock, 0, 2, ended=timedelta(days=2), status="ROLLED_BACK")
     assert health(database, clock) == {}
+    an_ended_run(database, clock, 0, 1, ended=timedelta(days=2))
+    assert health(database, clock) == {"default": ProjectHealth(dead_letters=1)}
 
 
 def test_rate_limits_count_for_projects_with_a_run_in_the_shop(
