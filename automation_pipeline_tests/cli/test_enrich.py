@@ -19,6 +19,7 @@ from automation_pipeline.enrichment.commands import (
     CONTINUES_HERE,
     read_wanted,
     request_companies,
+    request_shown,
     with_statuses,
     work_on,
 )
@@ -155,6 +156,9 @@ def test_only_jobs_that_end_count_as_progress(terminal: Terminal) -> None:
         if name == REQUESTS
     }
     assert outcomes == {'outcome="ENQUEUED"': 2}
+    assert [one.known.request for one in lookups if one.known] == [
+        request_shown(request_id).request for request_id in (1, 2)
+    ]
     assert DatabaseClaims(terminal.database).take(claim_key(LVMH), "another", 120)
     ended: list[str] = []
     work_on(lookups, lambda: ended.append("a job"))

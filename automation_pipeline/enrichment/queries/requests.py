@@ -313,7 +313,7 @@ def coverage_of(session: Session, now: datetime, freshness: timedelta) -> Compan
     return CompanyCoverage(
         statuses=enrichments_by_status(session),
         ages={name: counts.get(name, 0) for name in (*AGES, OLDER)},
-        masked=sum(int(number or 0) for _, _, number in found),
+        masked=sum(int(number) for _, _, number in found),
         unexplained=session.scalars(unexplained).one(),
         overdue=session.scalars(overdue).one(),
     )

@@ -11,6 +11,7 @@ from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.enrichment.models import EnrichmentStatus
 from automation_pipeline.enrichment.queries.jobs import get_job
 from automation_pipeline.enrichment.queries.requests import (
+    coverage_of,
     find_companies,
     get_request,
     known_request,
@@ -21,11 +22,20 @@ from automation_pipeline.enrichment.queries.requests import (
     request_statuses,
 )
 from automation_pipeline.enrichment.requests import is_answered, repeated_answer
+from automation_pipeline.enrichment.rules.evaluation import CompanyCoverage
 from automation_pipeline.enrichment.tables import EnrichmentRow, FieldSourceRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.enrichment.register_services import set_up_enrichment
 from automation_pipeline_tests.enrichment.harness import EnrichmentHarness, requester
-from automation_pipeline_tests.enrichment.scripted import DOWN, INPI, NOT_FOUND, RCS, SEARCH, SIREN
+from automation_pipeline_tests.enrichment.scripted import (
+    DOWN,
+    INPI,
+    NOT_FOUND,
+    RCS,
+    SEARCH,
+    SIREN,
+    source_record,
+)
 from automation_pipeline_tests.fiches.queries.mirror import statements
 
 
@@ -204,6 +214,30 @@ def test_the_statuses_of_requests_take_a_constant_number_of_queries(
     ] == [(siren, True, None) for siren in SIRENS]
     assert counts[0] == counts[1]
     assert [one.job_id for one in expected] == [1, 2, 3, 1]
+
+
+def test_the_coverage_counts_companies_by_status_and_age(harness: EnrichmentHarness) -> None:
+    sirens = ("100000001", "100000002", "100000003", "100000004")
+    for siren, masked in zip(sirens, (True, True, False, False), strict=True):
+        harness.script(search=source_record(SEARCH, is_masked=masked))
+        harness.enriched(siren)
+        harness.advance(days=1)
+    harness.script(search=NOT_FOUND)
+    harness.enriched("100000005")
+    with harness.database.transaction() as session:
+        session.get_one(EnrichmentRow, "100000001").status = "STALE"
+        now = harness.clock.now()
+        coverage = coverage_of(session, now, timedelta(days=2))
+        late = coverage_of(session, now + timedelta(hours=1), timedelta(days=2))
+    statuses = dict.fromkeys(EnrichmentStatus, 0)
+    assert coverage == CompanyCoverage(
+        statuses=statuses | {"STALE": 1, "SUCCESS": 3, "FAILED": 1},
+        ages={"up to a day": 0, "up to a week": 4, "up to 30 days": 0, "older": 0},
+        masked=2,
+        unexplained=0,
+        overdue=1,
+    )
+    assert (late.overdue, coverage.enriched, coverage.companies, coverage.failed) == (2, 5, 4, 1)
 
 
 def test_unknown_requests_are_omitted(database: Database) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import delete, select
 
+from automation_pipeline.core.errors import NotFoundError
 from automation_pipeline.fiches.models.fiches import (
     DetailsFetched,
     DetailsKnown,
@@ -18,6 +19,7 @@ from automation_pipeline.fiches.queries.mirror import (
     DETAILS_LIVE_FOR,
     NOT_FOUND,
     NOT_FOUND_LIVES_FOR,
+    check_mirrored,
     known_since,
     save_outcomes,
     save_recordings,
@@ -89,6 +91,14 @@ def test_details_are_stored_with_their_recordings(database: Database) -> None:
     assert (call.direction, call.from_number, call.to_number, call.answered) == (
         "out", "33100000001", "33600000001", True,
     )  # fmt: skip
+
+
+def test_only_a_stored_fiche_counts_as_mirrored(database: Database) -> None:
+    save(database, found("1"))
+    with database.reading() as session:
+        check_mirrored(session, "1")
+        with pytest.raises(NotFoundError, match="Fiche 2 not found"):
+            check_mirrored(session, "2")
 
 
 def test_newer_details_replace_older_ones(database: Database) -> None:
