@@ -45,7 +45,7 @@ from automation_pipeline.storage.database import Database, Session
 def check_in_reach(entity: Entity, id_: str, reach: Reach, database: Database) -> None:
     """Raises NotFoundError if the entity is hidden or missing, and InvalidInputError if `id_` is not
     an id."""
-    if entity in _NUMBERED and not (ID.fullmatch(id_) and int(id_) <= LARGEST_ID):
+    if entity in _NUMBERED and not _is_id(id_):
         raise InvalidInputError("Invalid request", ((entity, NO_ID),))
     if not database.read(in_reach, entity, id_, reach):
         # The messages that the endpoints have for missing entities.
@@ -186,7 +186,7 @@ def _may_follow_job(session: Session, caller: Caller, job_id: str) -> bool:
 
 
 def _is_id(text: str) -> bool:
-    return text.isdigit() and int(text) <= LARGEST_ID
+    return ID.fullmatch(text) is not None and int(text) <= LARGEST_ID
 
 
 def within_of(caller: Caller, reach: Reach) -> OrgScope:

@@ -76,6 +76,9 @@ def test_an_id_with_another_spelling_is_400(
         url = re.sub(r"\{\w+\}", "1", path.replace(f"{{{rule.entity}}}", spelling))
         answered = limited.request(method, url)
         assert answered.status_code == 400, (url, answered.text)
+    for id_, status in ((2**63 - 1, 404), (2**63, 400)):
+        url = re.sub(r"\{\w+\}", "1", path.replace(f"{{{rule.entity}}}", str(id_)))
+        assert limited.request(method, url).status_code == status, url
 
 
 def test_another_spelling_of_a_fiche_id_does_not_bypass_the_scope(

@@ -82,6 +82,9 @@ def test_an_unreachable_redis_is_reported_without_failing_readiness(
         (3600.0, "failed", "ticked 1 h ago: it starts no work until it runs again"),
         (172_799.0, "failed", "ticked 48 h ago: it starts no work until it runs again"),
         (172_800.0, "failed", "ticked 2 days ago: it starts no work until it runs again"),
+        (90.0, "failed", "ticked 2 min ago: it starts no work until it runs again"),
+        (5400.0, "failed", "ticked 2 h ago: it starts no work until it runs again"),
+        (302_400.0, "failed", "ticked 4 days ago: it starts no work until it runs again"),
         (None, "failed", "has never ticked: `dagster dev` or `dagster-daemon run` starts it"),
     ],
 )
