@@ -180,6 +180,25 @@ class SilentFor(FakeFicheSource):
         return await super().details(fiche_id)
 
 
+def test_a_retry_is_logged_while_it_runs(harness: AutomationHarness) -> None:
+    message = "Fiche details stalled; retrying incomplete fetches"
+
+    class AnswersAfterTheLog(FakeFicheSource):
+        async def details(self, fiche_id: str) -> CrmFiche:
+            if self.requests:
+                await wait_until_async(lambda: message in harness.logs(run_attempt))
+            return await super().details(fiche_id)
+
+    harness.crm = AnswersAfterTheLog()
+    harness.add_to_crm("1")
+    harness.crm.fail_once("1", BUSY)
+    run_attempt = opened(harness, "1", retryFailed=True, maxRetries=1)
+    assert harness.fetch(run_attempt) == {"fetched": 1}
+    assert harness.log_details(run_attempt, message) == [
+        {"count": 1, "retry": 1, "keys": ["automation-1-fetch-1-retry-1"]}
+    ]
+
+
 class OneByOne(FakeFicheSource):
     """Answers for a fiche when the previous one is stored, after some time has passed."""
 

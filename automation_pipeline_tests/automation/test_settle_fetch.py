@@ -65,6 +65,15 @@ def test_settling_decides_which_fiches_continue(
     assert harness.logs(run_attempt).count(STOPPED) == stopped
 
 
+def test_a_run_without_fiches_logs_no_progress(harness: AutomationHarness) -> None:
+    run_attempt = harness.prepare_work(ficheSelection={"mode": "manual"})
+    assert harness.settle(run_attempt) == []
+    assert harness.logs(run_attempt)[-1] == FETCHED
+    assert harness.log_details(run_attempt, FETCHED) == [
+        {"selected": 0, "pending": 0, "successful": 0, "failed": 0, "ignored": 0}
+    ]
+
+
 def test_a_stopped_run_neither_transcribes_nor_audits(harness: AutomationHarness) -> None:
     run = harness.run(*ONE_BROKEN, continueOnError=False)
     assert (run.status, run.transcriptions_run, run.audits_run) == ("partial", 0, 0)

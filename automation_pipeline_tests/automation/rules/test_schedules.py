@@ -1174,6 +1174,8 @@ def test_a_long_list_of_missed_due_times_is_truncated() -> None:
     assert decision.to_run == (at("2026-05-04T09:10"),)
     assert len(decision.not_run) == MAX_LISTED
     assert decision.not_run[0].because == SUPERSEDED + AND_EARLIER_ONES
+    whole = decide_due(a_schedule("0 1 * * *", "2026-04-14T01:00"), at("2026-05-04T09:10"), RULES)
+    assert [entry.because for entry in whole.not_run] == [MISSED] * MAX_LISTED
     daily = decide_due(a_schedule("0 1 * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES)
     assert daily.not_run[0] == SkippedOccurrence(at("2026-04-15T01:00"), MISSED + AND_EARLIER_ONES)
 
