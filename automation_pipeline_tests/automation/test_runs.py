@@ -41,6 +41,7 @@ from automation_pipeline.automation.runs import (
     request_next_attempt,
     request_run,
     retry_run,
+    send_heartbeat,
 )
 from automation_pipeline.automation.schedules import pause_schedule
 from automation_pipeline.automation.tables import FicheResultRow, HeartbeatRow, RunRow, ScheduleRow
@@ -57,7 +58,7 @@ from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.monitoring import DAEMON, ProcessHeartbeatRow, record_heartbeat
 from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
-from automation_pipeline.storage.statements import database_now
+from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline_tests.automation.due import run_now
 from automation_pipeline_tests.automation.post import HOOK, an_ended_run, outbox, records
 from automation_pipeline_tests.factories import (
@@ -137,6 +138,24 @@ def test_a_launch_is_rejected_during_a_run_and_starts_a_new_run_afterwards(
         open_run(launch, database=database, clock=clock)
     finalise_run(first.id, database=database, clock=clock, breakdown="over")
     assert open_run(launch, database=database, clock=clock).run_id != first.id
+
+
+def test_a_heartbeat_of_an_earlier_attempt_is_ignored(database: Database, clock: FakeClock) -> None:
+    first = make_open_run(database, clock)
+    launch = make_launch(1, "dagster-2", dagster_root_run_id="dagster-1", worker="host:2")
+    second = open_run(launch, database=database, clock=clock)
+
+    def beat(run_attempt: RunAttempt, worker: str) -> tuple[int, str, bool]:
+        with database.transaction() as session:
+            session.execute(update(HeartbeatRow).values(beat_at=database_now(-60)))
+        send_heartbeat(run_attempt, worker, database=database)
+        with database.reading() as session:
+            row = session.get_one(HeartbeatRow, run_attempt.run_id)
+            is_recent = database_time(session) - row.beat_at < timedelta(seconds=30)
+        return row.attempt, row.worker, is_recent
+
+    assert beat(first, "host:1") == (2, "host:2", False)
+    assert beat(second, "host:3") == (2, "host:3", True)
 
 
 def test_a_started_run_can_be_taken_over_during_a_pause(

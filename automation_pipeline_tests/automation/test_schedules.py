@@ -448,3 +448,23 @@ def test_a_preview_lists_kept_dropped_and_ignored_fiches_and_writes_nothing(
     ]
     assert [one.date for one in shown.unread_days] == [before.isoformat()]
     assert (shown.audit_configs, shown.empty_reason) == ((config,), None)
+
+
+def test_a_preview_ignores_fiches_that_the_crm_did_not_know(harness: AutomationHarness) -> None:
+    harness.run("gone")
+    selection = {"mode": "manual", "ficheIds": ["unknown", "gone"]}
+    schedule = harness.schedule(ficheSelection=selection)
+    permits = DatabasePermits(harness.database)
+    shown = run_with_fake_time(
+        preview_schedule(
+            schedule.id,
+            database=harness.database,
+            source=harness.crm,
+            clock=harness.clock,
+            semaphore=Semaphore(permits, "crm", 3, "me"),
+        )
+    )
+    assert (shown.fiches, shown.empty_reason) == (("unknown", "gone"), None)
+    assert [(one.fiche_id, one.reason, one.why) for one in shown.ignored] == [
+        ("gone", "not_found", "Fiche not found (404)")
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, insert, select, text
 
-from automation_pipeline.automation.models.runs import RunFilter, RunStatus, Trigger
+from automation_pipeline.automation.models.runs import RunAttempt, RunFilter, RunStatus, Trigger
 from automation_pipeline.automation.queries import run_details
 from automation_pipeline.automation.queries.ledger import untranscribed
 from automation_pipeline.automation.queries.run_details import (
@@ -25,14 +25,23 @@ from automation_pipeline.automation.queries.run_details import (
     runs_within,
     schedules_within,
 )
-from automation_pipeline.automation.queries.runs import add_run, get_run, write_log
+from automation_pipeline.automation.queries.runs import (
+    add_run,
+    count_runs,
+    external_key_of,
+    get_run,
+    status_of_closed_run,
+    unended_run_of_dagster,
+    write_log,
+)
+from automation_pipeline.automation.runs import finalise_run, open_run, request_run
 from automation_pipeline.automation.tables import FicheResultRow, LogRow, NotificationRow, RunRow
 from automation_pipeline.core.access import EVERYTHING, Reach, Scope
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
 from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.statements import is_postgres
 from automation_pipeline_tests.automation.harness import AutomationHarness
-from automation_pipeline_tests.factories import make_open_run, make_schedule
+from automation_pipeline_tests.factories import make_launch, make_open_run, make_schedule
 from automation_pipeline_tests.fakes.clock import FakeClock
 
 
@@ -224,6 +233,55 @@ def test_runs_are_found_by_status(
         runs = find_runs(session, RunFilter(status=statuses), limit=10, offset=0)
         assert [run.id for run in runs] == found
         assert find_runs(session, RunFilter(99, statuses), limit=10, offset=0) == []
+
+
+def test_the_run_of_a_dagster_run_is_found_until_it_ends(
+    database: Database, clock: FakeClock
+) -> None:
+    waiting = request_run(make_schedule(database, clock).id, database=database, clock=clock)
+    opened = open_run(
+        make_launch(make_schedule(database, clock).id, "dagster-2"), database=database, clock=clock
+    )
+
+    def found(dagster_run_id: str, run_id: int | None = None) -> RunAttempt | None:
+        with database.reading() as session:
+            return unended_run_of_dagster(session, dagster_run_id, run_id)
+
+    def closed(dagster_run_id: str) -> RunStatus | None:
+        with database.reading() as session:
+            return status_of_closed_run(session, dagster_run_id)
+
+    assert (found("dagster-2"), closed("dagster-2")) == (opened, None)
+    assert found("dagster-9", waiting.id) == RunAttempt(waiting.id, 0), "launched, never opened"
+    assert found("dagster-9", opened.run_id) is None, "another Dagster run works on it"
+    assert found("dagster-9") is None
+    finalise_run(opened.run_id, database=database, clock=clock, breakdown="It broke")
+    assert (found("dagster-2"), closed("dagster-2")) == (None, RunStatus.FAILED)
+    assert closed("dagster-9") is None
+
+
+def test_runs_and_fiches_are_counted_by_status(database: Database, clock: FakeClock) -> None:
+    counts = {"successful_fiches": 1, "failed_fiches": 2, "ignored_fiches": 4}
+    for status in ("completed", "partial", "partial"):
+        a_run(database, clock, status=status, **counts)
+    with database.reading() as session:
+        found = count_runs(session)
+    assert found.runs == {
+        status: {"completed": 1, "partial": 2}.get(status, 0) for status in RunStatus
+    }
+    assert found.fiches == {"successful": 3, "failed": 6, "ignored": 12}
+
+
+def test_a_run_uses_the_crm_key_of_its_schedule(database: Database, clock: FakeClock) -> None:
+    keys: list[str | None] = []
+    for number, fields in enumerate(({"externalApiKey": "s3cret"}, {})):
+        schedule = make_schedule(database, clock, **fields)
+        launch = make_launch(schedule.id, f"dagster-{number}")
+        run_attempt = open_run(launch, database=database, clock=clock)
+        with database.reading() as session:
+            key = external_key_of(session, run_attempt.run_id)
+        keys.append(key and key.get_secret_value())
+    assert keys == ["s3cret", None]
 
 
 NORD = Reach(Scope.GROUP, groupes=frozenset({"NORD"}))
