@@ -1,16 +1,22 @@
 """Begin a transcription run: fetch the fiche, plan its calls in order, join an active run, and
 complete runs without work."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
 
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription.models import (
+    PlannedRecording,
+    TranscriptionPlan,
     TranscriptionPriority,
     TranscriptionRunRequest,
     TranscriptionStatus,
 )
+from automation_pipeline.transcription.queries.runs import add_tasks, start_runs
 from automation_pipeline.transcription.runs import open_run, sweep_transcriptions
 from automation_pipeline.transcription.tables import TranscriptionTaskRow
 from automation_pipeline_tests.fakes.clock import FakeClock
@@ -60,6 +66,23 @@ def test_a_second_request_joins_the_active_run(harness: TranscriptionHarness) ->
     assert harness.begin("7", "r1").run_id == "r1"
     assert harness.crm.requests == ["7"]
     assert harness.names().count("transcription.started") == 1
+
+
+def test_the_database_allows_one_live_run_per_fiche_and_one_live_task_per_recording(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.begin("7", "r1")
+    other = TranscriptionRunRequest("r2", "7", TranscriptionPriority.NORMAL)
+    plan = TranscriptionPlan(1, (PlannedRecording(1, "a", "https://records.example.test/a"),))
+    now = harness.clock.now()
+    with harness.database.transaction() as session:
+        assert start_runs(session, [(other, plan)], now) == set()
+    own = replace(other, run_id="r1")
+    with pytest.raises(IntegrityError), harness.database.transaction() as session:
+        add_tasks(
+            session, [(own, replace(plan, targets=(replace(plan.targets[0], call_id="b"),)))], now
+        )
 
 
 def test_details_are_fetched_again_for_each_new_run(harness: TranscriptionHarness) -> None:

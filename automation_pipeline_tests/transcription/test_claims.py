@@ -253,9 +253,14 @@ def test_the_sweep_publishes_each_recording_and_ends_inconsistent_runs(
     harness.sell("7", call("a"))
     harness.begin("7", "r1")
     with harness.database.transaction() as session:
-        session.execute(update(TranscriptionRunRow).values(target_total=5))
-    assert sweep_transcriptions(0, database=harness.database) == ["r1"]
-    assert harness.summary("r1").status is TranscriptionStatus.FAILED
+        abandoned = {"target_total": 5, "touched_at": database_now(-3600)}
+        session.execute(update(TranscriptionRunRow).values(abandoned))
+    assert sweep_transcriptions(1800, database=harness.database) == ["r1"]
+    run = harness.summary("r1")
+    assert (run.status, run.error) == (
+        TranscriptionStatus.FAILED,
+        "No worker has worked on this run for 30 minutes",
+    )
     assert harness.names().count("transcription.recording_failed") == 1
     assert harness.names().count("fiche/transcribed") == 1
 

@@ -66,3 +66,31 @@ def test_an_infrastructure_error_is_raised(
 ) -> None:
     with pytest.raises(InfrastructureError):
         transcribed(harness, monkeypatch, InfrastructureError("The database does not answer."))
+
+
+def test_details_that_are_fresh_enough_are_not_fetched_again(harness: TranscriptionHarness) -> None:
+    for fiche_id in ("1", "2"):
+        harness.sell(fiche_id, call(f"{fiche_id}a"))
+        harness.work(harness.begin(fiche_id).run_id)
+    harness.crm.requests.clear()
+    since = harness.clock.now()
+    requests = [
+        TranscriptionRunRequest(
+            f"r{fiche_id}", fiche_id, TranscriptionPriority.NORMAL, fresh_since=since
+        )
+        for fiche_id in ("1", "2")
+    ]
+    provider = SpeechProvider(harness.speech, harness.limiter, harness.options)
+    for _ in range(2):  # a repeated request joins its own run
+        runs = asyncio.run(
+            subject.transcribe_fiches(
+                requests,
+                database=harness.database,
+                source=lambda: harness.crm,
+                provider=lambda: provider,
+                clock=harness.clock,
+                owner="me",
+            )
+        )
+        assert {run.run_id: run.status for run in runs} == {"r1": "completed", "r2": "completed"}
+    assert harness.crm.requests == []
