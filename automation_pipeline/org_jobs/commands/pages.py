@@ -53,10 +53,8 @@ def print_fires(fires: Sequence[ScheduleFire], timezone: str) -> None:
 
 def _job(fire: ScheduleFire) -> Text | None:
     """The job of a fire with its status."""
-    if fire.job_id is None:
+    if fire.job_id is None or fire.job_status is None:
         return None
-    if fire.job_status is None:
-        return Text(str(fire.job_id))
     return Text(f"{fire.job_id} {fire.job_status}", JOB_COLOURS[fire.job_status])
 
 

@@ -231,6 +231,33 @@ def test_job_types_show_their_performer_and_payload_schema(without_org: OrgJobsC
     assert "SAVE_LIST agent no 3 min" in result
 
 
+def test_an_organisation_defines_job_types(org_jobs: OrgJobsCommands) -> None:
+    path = org_jobs.terminal.folder / "schema.json"
+    path.write_text('{"type": "object"}')
+    flags = ("--summary", "Export", "--limit-seconds", "7200", "--read-only", "--schema", str(path))
+    made = org_jobs.json("types", "create", "EXPORT", *flags)
+    fields = ("name", "orgId", "summary", "limitSeconds", "isMutation", "payloadSchema")
+    expected = ("EXPORT", "acme", "Export", 7200, False, {"type": "object"})
+    assert tuple(made[field] for field in fields) == expected
+    created = org_jobs.printed("types", "create", "IMPORT", "--summary", "Import")
+    assert created == "Job type IMPORT of organisation acme is defined."
+    listed = org_jobs.printed("types", "list", "--org", "acme")
+    assert listed.endswith("EXPORT agent no 2 h Export IMPORT agent yes 15 min Import")
+    changed = org_jobs.json("types", "update", "EXPORT", "--changes", "--limit-seconds", "7199")
+    assert (changed["isMutation"], changed["limitSeconds"]) == (True, 7199)
+    updated = org_jobs.printed("types", "update", "EXPORT", "--summary", "Export it")
+    assert updated == "Job type EXPORT of organisation acme is updated."
+    assert "EXPORT agent yes 119 min Export it" in org_jobs.printed("types", "list")
+    assert org_jobs.refused("types", "delete", "EXPORT", code=2) == (
+        "Standard input is no terminal: add --yes to delete job type EXPORT."
+    )
+    deleted = org_jobs.json("types", "delete", "EXPORT", "--yes")
+    assert deleted == {"name": "EXPORT", "deleted": True}
+    assert org_jobs.printed("types", "delete", "IMPORT", "--yes") == "Job type IMPORT is deleted."
+    missing = org_jobs.refused("types", "delete", "export", "--yes")
+    assert missing == "Job type export does not exist."
+
+
 CONTINUES = "Job 1 continues. `automation org-jobs show 1` shows its status.\n"
 
 
