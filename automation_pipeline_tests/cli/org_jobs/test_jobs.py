@@ -227,8 +227,12 @@ def test_job_types_show_their_performer_and_payload_schema(without_org: OrgJobsC
     assert document["HTTPS_CALL"]["performer"] == "service"
     assert "url" in document["HTTPS_CALL"]["payloadSchema"]["properties"]
     result = without_org.printed("types")
-    assert "SERVER_RESTART agent yes 24 h" in result
-    assert "SAVE_LIST agent no 3 min" in result
+    assert (
+        "SERVER_RESTART agent yes 24 h Stop the server and start it again. Also: restart. "
+        "SERVER_SAFE_RESTART agent yes 24 h Back up, then restart when few players are online. "
+    ) in result
+    assert "SAVE_LIST agent no 3 min List the saves and backups. " in result
+    assert "PRICING_RULE_APPLY service yes 24 h pricing.runs.write Plan a pricing rule" in result
 
 
 def test_an_organisation_defines_job_types(org_jobs: OrgJobsCommands) -> None:
@@ -254,8 +258,8 @@ def test_an_organisation_defines_job_types(org_jobs: OrgJobsCommands) -> None:
     deleted = org_jobs.json("types", "delete", "EXPORT", "--yes")
     assert deleted == {"name": "EXPORT", "deleted": True}
     assert org_jobs.printed("types", "delete", "IMPORT", "--yes") == "Job type IMPORT is deleted."
-    missing = org_jobs.refused("types", "delete", "export", "--yes")
-    assert missing == "Job type export does not exist."
+    missing = org_jobs.refused("types", "delete", "x" * 101, "--yes")
+    assert missing == f"Job type {'x' * 100} does not exist."
 
 
 CONTINUES = "Job 1 continues. `automation org-jobs show 1` shows its status.\n"
