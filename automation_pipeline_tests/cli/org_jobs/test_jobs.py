@@ -258,6 +258,8 @@ def test_an_organisation_defines_job_types(org_jobs: OrgJobsCommands) -> None:
     deleted = org_jobs.json("types", "delete", "EXPORT", "--yes")
     assert deleted == {"name": "EXPORT", "deleted": True}
     assert org_jobs.printed("types", "delete", "IMPORT", "--yes") == "Job type IMPORT is deleted."
+    names = {one["name"] for one in org_jobs.json("types", "list", "--org", "acme")["types"]}
+    assert names.isdisjoint({"EXPORT", "IMPORT"})
     missing = org_jobs.refused("types", "delete", "x" * 101, "--yes")
     assert missing == f"Job type {'x' * 100} does not exist."
 
