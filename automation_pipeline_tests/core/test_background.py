@@ -1,6 +1,7 @@
 """Groups of tasks, bounded concurrency and garbage collection."""
 
 import asyncio
+import gc
 import re
 import subprocess
 import sys
@@ -11,9 +12,12 @@ import pytest
 
 from automation_pipeline.core.background import (
     BackgroundWork,
+    end_tasks,
+    gc_paused,
     in_thread,
     process_concurrently,
     together,
+    tune_gc,
 )
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.e2e.system import REPOSITORY
@@ -230,6 +234,38 @@ def test_a_task_group_without_errors_finishes_all_tasks() -> None:
     assert sorted(done) == [0, 1, 2]
 
 
+def test_ending_the_tasks_of_a_loop_cancels_each_once_and_waits_for_its_clean_up() -> None:
+    started, ended = asyncio.Event(), list[str]()
+
+    async def child() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)  # a second cancellation would end the clean-up here
+            ended.append("child")
+
+    async def main() -> None:
+        async with together() as group:
+            group.create_task(child())
+
+    async def other() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("other")
+
+    loop = asyncio.new_event_loop()
+    whole = main()
+    tasks = [loop.create_task(whole), loop.create_task(other())]
+    loop.run_until_complete(started.wait())
+    end_tasks(loop, whole)
+    end_tasks(loop, whole)
+    assert ended == ["child", "other"]
+    assert [task.cancelled() for task in tasks] == [True, True]
+    loop.close()
+
+
 COLLECTION = """
 import gc
 from automation_pipeline.core.background import tune_gc
@@ -239,13 +275,33 @@ print(gc.get_freeze_count(), gc.get_threshold()[0])
 """
 
 
-def test_loaded_objects_are_exempt_from_garbage_collection() -> None:
+def test_loaded_objects_are_exempt_from_garbage_collection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", COLLECTION], capture_output=True, text=True, check=True
     )
     frozen, threshold = map(int, ended.stdout.split())
     assert frozen > 1000
     assert threshold == 20_000
+    called: list[object] = []
+    monkeypatch.setattr(gc, "freeze", lambda: called.append("freeze"))
+    monkeypatch.setattr(gc, "set_threshold", called.append)
+    tune_gc()
+    assert called == ["freeze", 20_000]
+
+
+def test_garbage_collection_is_paused_only_if_it_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    for name in ("disable", "enable", "freeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: called.append(name))
+    with gc_paused():
+        called.append("body")
+    assert called == ["disable", "body", "freeze", "enable"]
+    monkeypatch.setattr(gc, "isenabled", lambda: False)
+    with gc_paused():
+        called.append("body")
+    assert called[4:] == ["body"]
 
 
 def test_the_docker_image_limits_malloc_to_one_arena() -> None:
@@ -259,6 +315,7 @@ def test_a_call_in_a_thread_returns_raises_or_times_out() -> None:
 
     released = threading.Event()
     assert asyncio.run(in_thread(lambda: 7, seconds=30)) == 7
+    assert asyncio.run(in_thread(lambda: threading.current_thread().daemon, seconds=30)) is True
     with pytest.raises(ValueError, match="Not this"):
         asyncio.run(in_thread(fail, seconds=30))
     with pytest.raises(TimeoutError):
@@ -318,6 +375,7 @@ def test_work_beyond_the_shutdown_grace_period_is_cancelled() -> None:
         await background.wait_for(work(), 0)
         await started.wait()
         await background.end(0)
+        assert ended == ["broken off"]
         await background.end(0)
 
     asyncio.run(shut_down())
