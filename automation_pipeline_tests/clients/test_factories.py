@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from operator import attrgetter
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -16,12 +17,17 @@ from automation_pipeline.clients.audio import AudioLimits
 from automation_pipeline.clients.factories import (
     audit_options,
     host_of,
+    open_crm,
+    open_model,
+    open_speech,
     pricing_options,
     registry_options,
     speech_options,
 )
+from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.core.coordination import Rate
 from automation_pipeline.core.errors import PermanentError
+from automation_pipeline.core.metrics import Meter
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.enrichment.models import EnrichmentOptions, Registries, SourceApi
 from automation_pipeline.orchestration.automation_runs import batch_context, fetch_options
@@ -156,6 +162,44 @@ def test_boolean_options_are_read_from_their_settings() -> None:
         assert (audits.gating.enabled, audits.excerpt.enabled) == (is_on, not is_on)
         assert pricing_options(settings).reconciles is is_on
         assert registry_options(settings).optional_not_found_counts is is_on
+
+
+def test_the_clients_of_providers_use_their_settings() -> None:
+    settings = Settings().model_copy(
+        update={
+            "fiche_api_base_url": "https://crm.test",
+            "fiche_api_auth_token": SecretStr("crm-token"),
+            "fiche_fetch_concurrency": 7,
+            "fiche_api_timeout_seconds": 8.0,
+            "llm_api_key": SecretStr("llm-key"),
+            "llm_base_url": "https://llm.test/v1",
+            "llm_model": "a-model",
+            "llm_temperature": 0.5,
+            "llm_timeout_seconds": 9.0,
+            "elevenlabs_api_key": SecretStr("speech-key"),
+            "transcription_recording_worker_concurrency": 11,
+            "transcription_audio_max_megabytes": 12,
+        }
+    )
+    now, meter = SystemClock().now, Meter()
+    crm: Any = open_crm(settings, now, meter)
+    assert (crm.at_once, crm._http.timeout.read, str(crm._http.base_url)) == (
+        7,
+        8,
+        "https://crm.test/api/",
+    )
+    assert crm._http.headers["Authorization"] == "Bearer crm-token"
+    with pytest.raises(PermanentError, match=r"^FICHE_API_BASE_URL is not set: "):
+        open_crm(settings.model_copy(update={"fiche_api_base_url": None}), now, meter)
+    model: Any = open_model(settings, now, meter)
+    assert (model.name, model._temperature, model._http.timeout.read) == ("a-model", 0.5, 9)
+    assert (str(model._root), model._key) == ("https://llm.test/v1", "llm-key")
+    speech: Any = open_speech(settings, now, meter)
+    assert (speech.at_once, speech._key, speech._audio._limits.max_megabytes) == (
+        11,
+        "speech-key",
+        12,
+    )
 
 
 def test_options_have_their_defaults_without_settings() -> None:

@@ -1,12 +1,14 @@
 """Which settings enable realtime. With incomplete settings, events stay queued."""
 
 import asyncio
+from typing import cast
 
 import pytest
 from pydantic import SecretStr
 
 from automation_pipeline.automation.ports import PublishResult
 from automation_pipeline.bootstrap import Services
+from automation_pipeline.clients.pusher import PusherChannels
 from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline_tests.cases import every_case
@@ -45,6 +47,11 @@ def test_the_relay_publishes_through_a_configured_pusher(simulator_url: str) -> 
     assert configured.meter.drain()["provider_calls_total", 'provider="pusher",status="200"'] == 2
 
 
+def test_without_a_base_url_the_cluster_is_called_over_tls() -> None:
+    library = cast("PusherChannels", services(**PUSHER_SETTINGS).realtime)._library._pusher_client
+    assert (library.scheme, library.host, library.port) == ("https", "api-eu.pusher.com", 443)
+
+
 @every_case("missing", PUSHER_SETTINGS)
 def test_incomplete_settings_are_named_and_events_stay_queued(missing: str) -> None:
     configured = services(**{**PUSHER_SETTINGS, missing: None})
@@ -54,6 +61,7 @@ def test_incomplete_settings_are_named_and_events_stay_queued(missing: str) -> N
     assert publisher is not None
     waiting = asyncio.run(publisher.publish([event("a")]))
     assert (waiting.out, type(waiting.stopped)) == (0, TransientError)
+    assert asyncio.run(publisher.publish([])) == PublishResult(0)
 
 
 def test_a_pusher_base_url_with_a_path_is_refused() -> None:
