@@ -377,6 +377,9 @@ def test_facts_are_stored_as_json() -> None:
 def test_targets_skipped_and_blocked_variants_are_matched() -> None:
     tally = PlanTally(targets=2, blocked=3, skips=Counter(no_change=4, no_price=1))
     assert (tally.skipped, tally.matched) == (5, 10)
+    limit = parse_policy({"maxPctDelta": 0.05})
+    tally.count(plan_target(price(TENTH_OFF, variant(1000)), limit, Decimal(0)))
+    assert (tally.targets, tally.blocked, tally.products) == (2, 4, {"p1"})
 
 
 @given(st.lists(any_variant, max_size=12), policies)

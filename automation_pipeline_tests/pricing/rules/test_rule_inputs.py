@@ -145,6 +145,8 @@ def test_times_are_converted_to_utc() -> None:
     assert rule(TENTH_OFF, scheduleAt="2026-05-04T02:00:00+02:00").schedule_at == datetime(
         2026, 5, 4, 0, tzinfo=UTC
     )
+    promotion = rule(TENTH_OFF, endsAt="2026-05-04T02:00:00+02:00")
+    assert promotion.ends_at == datetime(2026, 5, 4, 0, tzinfo=UTC)
 
 
 @given(any_selector, any_transform())

@@ -406,6 +406,14 @@ def test_a_failed_final_read_is_repeated_unless_the_error_is_permanent() -> None
     assert (over.failure.kind, over.failure.outcome_unknown) == (LOST.kind, True)
 
 
+def test_a_throttled_target_waits_for_its_next_call() -> None:
+    one = target(outcome_unknown=True)
+    decided = decide_after_failed_call(one, THROTTLED, NoJitter())
+    assert decided == RequeuedResult(
+        one, 5.5, AttemptProgress(0, 1, 5.5), THROTTLED, outcome_unknown=True
+    )
+
+
 def test_a_permanent_failure_with_a_known_outcome_fails_the_target() -> None:
     one = target(progress=AttemptProgress(1, 2, 3.0))
     assert decide_after_failed_call(one, GONE, NoJitter()) == FailedResult(one, GONE, one.progress)
