@@ -5,12 +5,15 @@ import os
 import socket
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import pytest
 from pydantic import SecretStr
 
 from automation_pipeline.automation.rules.schedules import DuePolicy
 from automation_pipeline.bootstrap import Services, due_rules
 from automation_pipeline.clients.redis import RedisRateLimiter
+from automation_pipeline.clients.webhooks import HttpsCallClient
 from automation_pipeline.core.coordination import FailoverPermits, FailoverRateLimiter
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.storage.claims import DatabasePermits
@@ -76,3 +79,18 @@ def test_a_run_is_stale_after_the_sum_of_all_waits() -> None:
         stale_after=timedelta(milliseconds=244_321),
         lost_after_seconds=33,
     )
+
+
+def test_the_https_calls_of_jobs_may_reach_only_the_allowed_origins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "automation_pipeline.clients.service_jobs.service_job_runners",
+        lambda *_services, **more: given.update(more) or {"a type": "a runner"},
+    )
+    found = services(tmp_path, org_jobs_https_allowed_origins="http://127.0.0.1:9")
+    assert found.job_runners == {"a type": "a runner"}
+    caller = given["open_caller"]()
+    assert isinstance(caller, HttpsCallClient)
+    assert given["open_caller"]() is caller

@@ -76,7 +76,7 @@ def audit(
         )
         ended = system.run(work)
     if ended.status is not AuditStatus.COMPLETED:
-        raise dg.Failure(ended.error, metadata=audit_metadata(ended), allow_retries=False)
+        raise dg.Failure(ended.error, metadata=audit_metadata(ended))
     context.add_output_metadata(audit_metadata(ended))
 
 

@@ -138,7 +138,7 @@ def fetch_days(
             fetch_range(config.job_id, **common, refresh=config.refresh, webhook_every=every)
         )
     if job.status is JobStatus.FAILED:
-        raise dg.Failure(job.error, metadata=fetch_job_metadata(job), allow_retries=False)
+        raise dg.Failure(job.error, metadata=fetch_job_metadata(job))
     context.add_output_metadata(fetch_job_metadata(job))
 
 

@@ -82,7 +82,7 @@ def work_rule_run(
             reason = (
                 run.error_message or f"Run {run.id} has failed: none of its prices was applied."
             )
-            raise dg.Failure(reason, metadata=page, allow_retries=False)
+            raise dg.Failure(reason, metadata=page)
         context.add_output_metadata(page)
 
 
@@ -125,7 +125,7 @@ def reconcile(
     unread = [one for report in reports for one in report.unverified]
     if unread and not any(report.total_checked for report in reports):
         reason = f"None of {len(unread)} prices could be read: {unread[0].reason.rstrip('.')}."
-        raise dg.Failure(reason, metadata=page, allow_retries=False)
+        raise dg.Failure(reason, metadata=page)
     context.add_output_metadata(page)
 
 

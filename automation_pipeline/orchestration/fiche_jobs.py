@@ -55,7 +55,7 @@ def transcription_result(status: TranscriptionSummary, services: Services) -> Me
         failed = failed_recordings(session, status.run_id)
     shown, fault = transcription_metadata(status, failed), why_incomplete(status, failed)
     if fault is not None:
-        raise dg.Failure(fault, metadata=shown, allow_retries=False)
+        raise dg.Failure(fault, metadata=shown)
     return shown
 
 

@@ -113,3 +113,14 @@ def test_a_retry_request_has_the_message_of_its_cause() -> None:
     with pytest.raises(dg.RetryRequested) as asked, dagster_errors():
         raise TransientError("The CRM does not answer.")
     assert error_message_of(asked.value) == "The CRM does not answer."
+
+
+def test_a_bug_during_an_audit_closes_the_audit_at_once(bench: AuditHarness) -> None:
+    async def fail(_question: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    bench.model = FakeLanguageModel(during_call=fail)
+    result = execute(bench.configure(steps=1))
+    assert not result.success
+    row = bench.row(f"audit-1900417-1-{result.run_id}")
+    assert (row.status, row.error_message) == ("failed", "ZeroDivisionError: a bug")

@@ -55,8 +55,10 @@ def test_a_requested_rerun_is_executed_and_marked_taken(bench: AuditHarness) -> 
     assert bench.row().niveau == "EXCELLENT"
     with bench.database.reading() as session:
         assert taken(session, [asked.rerun_id]) == {asked.rerun_id}
-    metadata = result.get_step_success_events()[0]
-    assert metadata.step_key == "rerun"
+    [output] = [event for event in result.all_events if event.is_successful_output]
+    metadata = {name: one.value for name, one in output.step_output_data.metadata.items()}
+    assert (metadata["conforme"], metadata["reruns"]) == ("CONFORME", 1)
+    assert set(metadata) == {"step", "conforme", "score", "weight", "reruns"}
     again = execute(launch.run_config["ops"]["rerun"]["config"])
     assert again.success
     assert bench.model.calls == 1

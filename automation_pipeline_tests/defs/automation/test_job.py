@@ -263,3 +263,17 @@ def test_a_superseded_attempt_fails(
     assert not result.success
     assert STATUS_TAG not in tags
     assert read(harness).status == "running"
+
+
+def test_a_bug_in_a_step_closes_the_run_at_once(
+    harness: AutomationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_given: object, **_more: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("automation_pipeline.automation.fetching.settle_fetch", fail)
+    harness.add_to_crm("1")
+    result, _ = execute(harness, "1")
+    assert not result.success
+    run = read(harness)
+    assert (run.status, run.error_message) == ("failed", "ZeroDivisionError: a bug")

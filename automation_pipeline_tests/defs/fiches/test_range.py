@@ -7,7 +7,7 @@ import pytest
 from dagster import DagsterRunStatus as S
 
 from automation_pipeline import bootstrap
-from automation_pipeline.core.errors import TransientError
+from automation_pipeline.core.errors import PermanentError, TransientError
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.fiches import sales_range_fetch, sweep_range_fetches
 from automation_pipeline.defs.housekeeping import terminated_runs
@@ -160,3 +160,17 @@ def test_an_abandoned_fetch_job_is_swept(
     assert isinstance(result, dg.SkipReason)
     assert result.skip_message == (f"Ended {job.id}." if ended else "No fetch job is abandoned.")
     assert ranges.stored(job).error == (LOST_FETCH_JOB if ended else None)
+
+
+def test_the_step_fails_if_no_day_can_be_read(ranges: FetchJobHarness) -> None:
+    job = ranges.job()
+    for day in DAYS:
+        ranges.crm.fail_always(day.isoformat(), PermanentError("The CRM refuses the day."))
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = launch(ranges, instance)
+    assert ranges.stored(job).status is JobStatus.FAILED
+    [failure] = result.get_step_failure_events()
+    failed = failure.step_failure_data.user_failure_data
+    assert failed
+    assert failed.description == ranges.stored(job).error
+    assert (failed.metadata["status"].value, failed.metadata["failed_days"].value) == ("failed", 7)

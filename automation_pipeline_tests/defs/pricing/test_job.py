@@ -79,6 +79,10 @@ def test_the_step_of_a_failed_run_fails(harness: PricingHarness) -> None:
     assert failed
     page = {name: value.value for name, value in failed.metadata.items()}
     assert (page["status"], page["failed"], page["success_rate"]) == ("FAILED", 3, 0.0)
+    run = harness.run(1)
+    assert failed.description == (
+        run.error_message or "Run 1 has failed: none of its prices was applied."
+    )
 
 
 def test_a_run_waiting_for_its_next_attempt_shows_the_time(harness: PricingHarness) -> None:

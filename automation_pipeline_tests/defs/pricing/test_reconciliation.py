@@ -117,3 +117,16 @@ def test_the_daily_reconciliation_runs_only_with_a_configured_shop(
     else:
         assert isinstance(result, dg.SkipReason)
         assert result.skip_message == expected
+
+
+def test_a_check_without_prices_succeeds(harness: PricingHarness) -> None:
+    page = metadata_of(execute(rule_reconciliation, OP))
+    assert (page["runs"], page["checked"], page["unverified"]) == (0, 0, 0)
+
+
+def test_a_partly_unreadable_check_succeeds_and_an_unreadable_price_is_named(
+    harness: PricingHarness, changed: RuleRun
+) -> None:
+    harness.shop.remove("101")
+    page = metadata_of(execute(rule_reconciliation, OP, run_id=changed.id))
+    assert page["checked"] == 2

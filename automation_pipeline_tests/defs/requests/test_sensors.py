@@ -7,6 +7,8 @@ import pytest
 from dagster import DagsterEvent, DagsterEventType, DagsterRun, DagsterRunStatus
 
 from automation_pipeline import bootstrap
+from automation_pipeline.automation.queries.runs import get_run
+from automation_pipeline.automation.runs import open_run
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs.automation import reconcile_stale_runs
@@ -14,6 +16,7 @@ from automation_pipeline.defs.housekeeping import (
     REQUESTS_PER_TICK,
     launch_requests,
     run_failures,
+    terminated_runs,
 )
 from automation_pipeline.defs.transcription import sweep_transcription_runs
 from automation_pipeline.orchestration.job_registry import LAUNCH_TAG, REQUEST_TAG
@@ -25,6 +28,7 @@ from automation_pipeline.storage.run_requests import (
     filed_requests,
     mark_taken,
 )
+from automation_pipeline_tests.factories import make_launch, make_schedule
 
 RESOURCES = {"services": ServicesResource()}
 
@@ -117,3 +121,23 @@ def test_an_automation_run_without_a_ledger_entry_is_skipped() -> None:
             DagsterRun("automation_run", run_id="d-1", status=DagsterRunStatus.FAILURE)
         )
         assert message(evaluate_failure(instance, run)) == "No automation run waits for d-1."
+
+
+def evaluate_termination(instance: dg.DagsterInstance, run: DagsterRun) -> object:
+    event = DagsterEvent(DagsterEventType.PIPELINE_CANCELED.value, run.job_name)
+    with dg.build_run_status_sensor_context(
+        "terminated_runs", event, instance, run, resources=RESOURCES
+    ) as context:
+        return terminated_runs(context)
+
+
+def test_a_terminated_automation_run_is_cancelled(services: Services, database: Database) -> None:
+    schedule = make_schedule(database, services.clock)
+    opened = open_run(make_launch(schedule.id, "d-1"), database=database, clock=services.clock)
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.add_run(
+            DagsterRun("automation_run", run_id="d-1", status=DagsterRunStatus.CANCELED)
+        )
+        assert message(evaluate_termination(instance, run)) == "No request waits for d-1."
+    with database.reading() as session:
+        assert get_run(session, opened.run_id).status == "cancelled"
