@@ -290,6 +290,9 @@ PAY = text("UPDATE rate_limits SET paid_until = 2")
 
 
 def test_database_timeouts_are_shorter_than_the_request_timeout() -> None:
+    short, long = ServerLimits(threads=3, seconds=3.0), ServerLimits(threads=3, seconds=60.0)
+    assert (short.lock_seconds, short.statement_seconds) == (1.0, 2.0)
+    assert (long.lock_seconds, long.statement_seconds) == (10.0, 40.0)
     for seconds in (0.1, 60.0, 3600.0):
         pace = ServerLimits(threads=3, seconds=seconds)
         assert 0 < pace.lock_seconds < pace.statement_seconds < seconds

@@ -1,10 +1,11 @@
 """Heartbeats of processes, runs and steps."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 
-from automation_pipeline.storage import monitoring as pulses
+from automation_pipeline.storage import monitoring
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import (
     ProcessHeartbeatRow,
@@ -32,15 +33,17 @@ def stop(database: Database) -> None:
 def test_heartbeats_are_written_at_most_once_per_interval(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulses, "SHORTEST_INTERVAL_SECONDS", 600)
+    now = [1000.0]
+    monkeypatch.setattr(monitoring, "time", SimpleNamespace(monotonic=lambda: now[0]))
     beat = heartbeat_of(database, "daemon")
     assert silence(database) is None
     beat()
     assert (silence(database) or 0.0) < 600
     stop(database)
+    now[0] += 4.9
     beat()
     assert (silence(database) or 0.0) > 86_400
-    monkeypatch.setattr(pulses, "SHORTEST_INTERVAL_SECONDS", 0)
+    now[0] += 0.2
     beat()
     assert (silence(database) or 0.0) < 600
 

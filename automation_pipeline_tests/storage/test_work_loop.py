@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 
 import pytest
 
@@ -74,3 +75,25 @@ def test_tasks_finish_their_cleanup_after_an_interrupt(database: Database) -> No
     with pytest.raises(KeyboardInterrupt):
         WorkLoop(MetricsFlusher(Meter(), lambda: database)).run(work())
     assert sorted(tidied) == list(range(50))
+
+
+def test_at_most_64_threads_wait_for_servers_at_the_same_time(database: Database) -> None:
+    running, done, lock = [], threading.Event(), threading.Lock()
+
+    def call() -> None:
+        with lock:
+            running.append(threading.get_ident())
+            is_full = len(running) == 64
+        if is_full:
+            # Gives a 65th thread time to begin; without one, the test only waits.
+            done.wait(0.1)
+            most.append(len(running))
+            done.set()
+        done.wait(60)
+
+    async def work() -> None:
+        await asyncio.gather(*(asyncio.to_thread(call) for _ in range(70)))
+
+    most: list[int] = []
+    WorkLoop(MetricsFlusher(Meter(), lambda: database)).run(work())
+    assert (most, len(running)) == ([64], 70)
