@@ -20,6 +20,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration import celery as module
 from automation_pipeline.orchestration.celery import (
     SentStep,
+    StepsOnWorkers,
     StepTask,
     StepWatch,
     broker_of,
@@ -314,3 +315,46 @@ def test_a_step_whose_run_ends_is_interrupted_once(
         task("packed", {})
     assert signals == [signal.SIGINT]
     assert heartbeats() == []
+
+
+def test_steps_of_a_run_are_sent_to_the_configured_broker_and_watched(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(redis_url="redis://a/1", automation_celery_concurrency=2)
+    executor = StepsOnWorkers(settings, services)
+    assert (executor.broker, executor.backend) == ("redis://a/1", "redis://a/1")
+    assert executor.config_source.worker_concurrency == 2
+    sent: list[object] = []
+
+    def loop(plan_context: object, plan: object, *, step_execution_fn: Any) -> Any:
+        sent.extend([plan_context, plan, step_execution_fn.__func__])
+        yield "event"
+
+    monkeypatch.setattr(module, "core_celery_execution_loop", loop)
+    checks: list[StepWatch] = []
+
+    def check(watch: StepWatch) -> None:
+        checks.append(watch)
+
+    monkeypatch.setattr(StepWatch, "check", check)
+    plan_context: Any = SimpleNamespace(run_id="d-1", instance=None)
+    assert list(executor.execute(plan_context, "plan")) == ["event"]  # type: ignore[arg-type]
+    assert sent == [plan_context, "plan", StepWatch.send]
+    assert checks
+
+
+def test_the_application_of_workers_executes_steps_with_heartbeats(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "load_settings", lambda: Settings(redis_url="redis://a/1"))
+    monkeypatch.setattr(module, "services", lambda: services)
+    module._worker_app.cache_clear()
+    try:
+        app = module.app
+        assert app is module.app
+    finally:
+        module._worker_app.cache_clear()
+    assert (app.conf.broker_url, app.conf.include) == ("redis://a/1", module.PRELOADED)
+    assert isinstance(app.tasks["execute_plan"], StepTask)
+    with pytest.raises(AttributeError, match="other"):
+        _ = module.other

@@ -2,7 +2,10 @@
 
 import asyncio
 import threading
+from contextlib import nullcontext
 from contextvars import copy_context
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -28,6 +31,7 @@ from automation_pipeline.orchestration.ops import (
     check_ids,
     dagster_errors,
     id_in,
+    wait_for_other_worker,
 )
 from automation_pipeline_tests.cases import every_case
 
@@ -182,3 +186,21 @@ def test_omitted_selection_fields_have_the_defaults_of_a_schedule(mode: Selectio
 def test_an_invalid_selection_config_is_rejected_at_launch(wrong: dict[str, object]) -> None:
     with pytest.raises(dg.DagsterInvalidConfigError):
         config_from_launchpad(**wrong)
+
+
+class BusyError(TransientError):
+    pass
+
+
+@pytest.mark.parametrize(("retry", "is_retried"), [(0, True), (2, True), (3, False)])
+def test_a_step_waits_for_the_claim_of_another_worker_and_then_gives_up(
+    retry: int, is_retried: bool
+) -> None:
+    lines: list[str] = []
+    context: Any = SimpleNamespace(retry_number=retry, log=SimpleNamespace(info=lines.append))
+    expected = pytest.raises(BusyError) if is_retried else nullcontext()
+    with expected, wait_for_other_worker(context, BusyError):
+        raise BusyError("Run 7 is busy.")
+    assert lines == ([] if is_retried else ["Run 7 is busy. A second worker has nothing to do."])
+    with pytest.raises(TransientError), wait_for_other_worker(context, BusyError):
+        raise TransientError("another error")
