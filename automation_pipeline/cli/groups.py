@@ -41,7 +41,7 @@ class LazyCommand:
 
     def load(self) -> TyperCommand | TyperGroup:
         loaded = getattr(import_module(f"automation_pipeline.{self.module}"), self.attribute)
-        parent = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+        parent = typer.Typer(rich_markup_mode=None)
         if isinstance(loaded, typer.Typer):
             parent.add_typer(loaded, name=self.name)
         else:
@@ -77,13 +77,11 @@ def lazy_group(*commands: LazyCommand) -> type[TyperGroup]:
             super().__init__(**attributes)
             self.commands = cast("MutableMapping[str, Any]", _LazyCommands(table))
 
-        def list_commands(self, ctx: object) -> list[str]:
-            del ctx
+        def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002  Typer's signature
             return list(table)
 
-        def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:
+        def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:  # noqa: ARG002  Typer's signature
             """Return what help and completion show: the name and the help."""
-            del ctx
             if cmd_name not in table:
                 return None
             return TyperCommand(cmd_name, help=table[cmd_name].help)

@@ -181,7 +181,10 @@ ShowVersion = Annotated[
 
 @app.callback()
 def _global_options(
-    *, api_url: ApiUrl = None, token: ApiToken = None, show_version: ShowVersion = False
+    *,
+    api_url: ApiUrl = None,
+    token: ApiToken = None,
+    show_version: ShowVersion = False,  # noqa: ARG001  its callback has already handled it
 ) -> None:
     """Automations over sales records: configure schedules, run them, and see the outcome of every
     fiche.
@@ -191,7 +194,6 @@ def _global_options(
     """
     from automation_pipeline.cli.operations import use_api  # noqa: PLC0415  help needs no database
 
-    del show_version  # the callback has already handled it
     use_api(api_url, token)
 
 

@@ -199,8 +199,9 @@ class Readiness:
     def __init__(self, checks: object) -> None:
         self._checks = checks
 
-    def call(self, method: str, path: str, **_: object) -> dict[str, object]:
+    def call(self, method: str, path: str, **options: object) -> dict[str, object]:
         assert (method, path) == ("GET", "/health/ready")
+        assert options == {"query": {}, "body": None, "repeatable": True}
         return {"checks": self._checks}
 
 
@@ -216,3 +217,4 @@ class Readiness:
 def test_only_a_failed_daemon_check_is_an_obstacle(checks: object, reason: str | None) -> None:
     missing = remote_obstacle(cast("RemoteApi", Readiness(checks)))
     assert (missing is None) if reason is None else reason in str(missing)
+    assert missing is None or missing.code == "NO_DAEMON"
