@@ -2,6 +2,7 @@
 complete runs without work."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
@@ -16,9 +17,9 @@ from automation_pipeline.transcription.models import (
     TranscriptionRunRequest,
     TranscriptionStatus,
 )
-from automation_pipeline.transcription.queries.runs import add_tasks, start_runs
+from automation_pipeline.transcription.queries.runs import add_tasks, last_runs_of, start_runs
 from automation_pipeline.transcription.runs import open_run, sweep_transcriptions
-from automation_pipeline.transcription.tables import TranscriptionTaskRow
+from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.transcription.harness import TranscriptionHarness, call
 
@@ -183,3 +184,15 @@ def test_an_unplanned_run_of_a_dead_worker_is_planned_by_the_next_request_or_swe
         TranscriptionStatus.FAILED,
         "transcription.failed",
     )
+
+
+def test_the_last_run_of_a_fiche_was_live_at_that_time_or_later(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.work(harness.begin("7", "r1").run_id)
+    with harness.database.reading() as session:
+        ended = session.get_one(TranscriptionRunRow, "r1").finished_at
+        assert ended is not None
+        assert [run.run_id for run in last_runs_of(session, ["7"], ended).values()] == ["r1"]
+        assert last_runs_of(session, ["7"], ended + timedelta(milliseconds=1)) == {}
