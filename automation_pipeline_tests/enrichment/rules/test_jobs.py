@@ -262,6 +262,8 @@ def test_other_results_are_due_when_they_become_stale(
 def test_refreshes_are_spread_over_a_tenth_of_the_freshness(siren: str) -> None:
     assert DAYS <= spread_freshness(siren, DAYS) <= 1.1 * DAYS
     assert spread_freshness(siren, DAYS) == spread_freshness(siren, DAYS)
+    assert spread_freshness("100000000", DAYS) == DAYS
+    assert spread_freshness("100000999", DAYS) == 1.1 * DAYS
 
 
 @every_case(

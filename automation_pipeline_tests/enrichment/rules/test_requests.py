@@ -42,7 +42,7 @@ def test_a_wrong_siren_check_digit_is_a_warning_and_an_error_if_strict(
     assert refused.value.code == "INVALID_SIREN_FORMAT"
 
 
-@every_case("siret", ["12345678900012", "98765432100012"])
+@every_case("siret", ["12345678900012", "98765432100012", "12345678900014", "35600000049838"])
 def test_a_wrong_siret_check_digit_is_a_warning(siret: str) -> None:
     assert (
         parse_identifiers(None, siret).warnings[-1]
