@@ -93,6 +93,13 @@ STARTED = "started 2026-05-01 08:30:15 UTC"
             "claimed, not started 2026-05-01 08:30 user:1",
         ),
         (
+            {},
+            {"attempt_no": 2},
+            (f"job 1 HTTPS_CALL organisation acme status waiting, attempt 2 of 3 {CREATED} "
+            f"expires 2026-05-02 08:30:15 UTC {NEXT_STEPS}"),
+            "waiting, attempt 2 of 3 2026-05-01 08:30 user:1",
+        ),
+        (
             {"retry": RetryPolicy(max_retries=0)},
             {"status": "running", "started_at": MAY, "progress": {"percent": 0}},
             f"job 1 HTTPS_CALL organisation acme status running, 0 % {CREATED} {STARTED} {NEXT_STEPS}",
@@ -310,5 +317,5 @@ def test_a_service_job_does_not_start_without_a_daemon(
 ) -> None:
     org_jobs.job()
     assert stop_code(monkeypatch, clock) == "NO_DAEMON"
-    org_jobs.start_job("1")
+    org_jobs.start_job("1", lease_owner=None)
     assert stop_code(monkeypatch, clock) is None

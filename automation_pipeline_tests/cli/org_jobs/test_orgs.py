@@ -161,6 +161,7 @@ def test_alerts_are_listed_newest_first(org_jobs: OrgJobsCommands) -> None:
     with org_jobs.terminal.database.transaction() as session:
         add_alerts(session, ORG_ALERTS, raised, SystemClock().now(), {})
     assert [one["id"] for one in org_jobs.json("alerts")["alerts"]] == ["2", "1"]
+    assert org_jobs.json("alerts", "--limit", "1")["more"] is True
     assert [one["orgId"] for one in org_jobs.json("alerts", "--org", "acme")["alerts"]] == ["acme"]
     assert "acme schedule_failed warning s-1 Failed [0] times unsent" in org_jobs.printed(
         "alerts", "--org", "acme"

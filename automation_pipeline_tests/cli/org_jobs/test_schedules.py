@@ -566,6 +566,7 @@ def test_upcoming_times_mark_daylight_saving_changes(
     result = org_jobs.printed("schedules", "next", schedule_id, "--after", after, "--count", "2")
     assert note in result
     assert "(Europe/Paris)." in result
+    assert "(Europe/Paris).\n\n" in org_jobs.run("schedules", "next", schedule_id).out
 
 
 def test_a_paused_schedule_has_no_upcoming_times_and_prints_why(org_jobs: OrgJobsCommands) -> None:
