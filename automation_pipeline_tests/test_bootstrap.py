@@ -94,3 +94,10 @@ def test_the_https_calls_of_jobs_may_reach_only_the_allowed_origins(
     caller = given["open_caller"]()
     assert isinstance(caller, HttpsCallClient)
     assert given["open_caller"]() is caller
+
+
+def test_a_local_worker_executes_the_given_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("automation_pipeline.clients.dagster_processes.LocalWorker", list)
+    assert services(tmp_path).local_worker(["key-1", "key-2"]) == ["key-1", "key-2"]

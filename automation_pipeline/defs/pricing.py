@@ -124,7 +124,8 @@ def reconcile(
     page = reports_metadata(reports)
     unread = [one for report in reports for one in report.unverified]
     if unread and not any(report.total_checked for report in reports):
-        reason = f"None of {len(unread)} prices could be read: {unread[0].reason.rstrip('.')}."
+        first, *_ = unread
+        reason = f"None of {len(unread)} prices could be read: {first.reason.rstrip('.')}."
         raise dg.Failure(reason, metadata=page)
     context.add_output_metadata(page)
 
