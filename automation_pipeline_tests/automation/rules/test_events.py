@@ -118,6 +118,8 @@ def test_a_failure_event_has_the_error() -> None:
     assert shown.payload == {**CHANNEL, "status": "failed", "error": "boom", "duration_ms": 1500}
     assert (inside.key, inside.name) == ("automation-failed-12", "automation/failed")
     assert inside.payload == {**RUN_IDS, "error": "boom"}
+    waiting, _ = events.aborted(a_run(status="failed", duration_ms=None), "boom", AT)
+    assert waiting.payload["duration_ms"] == 0
 
 
 FAILURES = [
