@@ -159,6 +159,12 @@ def test_a_loopback_receiver_is_called_only_if_allowed(hook: Receiver) -> None:
     assert hook.calls == []
 
 
+def test_a_url_that_cannot_be_parsed_is_a_permanent_error() -> None:
+    client = WebhookClient(now=lambda: NOW, verify=NO_CERTIFICATES)
+    with pytest.raises(AddressRefusedError, match=r"^Invalid webhookUrl format$"):
+        asyncio.run(client.send("http://hooks.example.com:port/", BODY, {}))
+
+
 def test_webhooks_ignore_proxies_from_the_environment(
     hook: Receiver, other: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,3 +29,8 @@ def test_batches_never_split_an_event_and_keep_the_order(sizes: list[int]) -> No
     batches = list(in_batches(events))
     assert [entries for batch in batches for entries in batch] == events
     assert all(sum(map(len, batch)) <= MAX_ENTRIES for batch in batches)
+
+
+def test_a_batch_is_filled_up_to_the_limit() -> None:
+    half = (Entry("c", "e", ""),) * (MAX_ENTRIES // 2)
+    assert list(in_batches([half, half, half])) == [[half, half], [half]]
