@@ -7,7 +7,11 @@ import pytest
 from automation_pipeline.audits.models.audits import AuditStatus
 from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.models.schedules import FicheCandidate
-from automation_pipeline.automation.queries.ledger import fiches_named, fiches_of_days
+from automation_pipeline.automation.queries.ledger import (
+    fiches_named,
+    fiches_of_days,
+    is_audit_stored,
+)
 from automation_pipeline.fiches.models.fiches import SalesList
 from automation_pipeline.fiches.queries.mirror import save_sales_list
 from automation_pipeline.storage.database import Database
@@ -65,3 +69,11 @@ def test_a_latest_audit_counts_unless_it_is_incomplete(
             counts,
             False,
         ]
+
+
+def test_a_stored_audit_is_found_by_its_tracking_id(database: Database, clock: FakeClock) -> None:
+    harness = AuditHarness(database, clock)
+    harness.sell("1")
+    harness.audit("1", harness.configure(1), "audit-7")
+    with database.reading() as session:
+        assert [is_audit_stored(session, key) for key in ("audit-7", "audit-8")] == [True, False]

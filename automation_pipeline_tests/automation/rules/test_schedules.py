@@ -1080,7 +1080,9 @@ def test_due_times_before_creation_are_not_recorded_during_a_manual_run() -> Non
     new = a_schedule(
         HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), at_work=working(now, 1)
     )
-    assert summary_of(decide_due(new, at(now), RULES)) == ([], [])
+    decision = decide_due(new, at(now), RULES)
+    assert summary_of(decision) == ([], [])
+    assert decision.unrecorded == (at("2026-05-04T09:00"),)
 
 
 @every_case(
