@@ -28,6 +28,7 @@ from automation_pipeline.core.errors import (
     UpstreamError,
 )
 from automation_pipeline.core.launching import NotStartedError
+from automation_pipeline.core.logs import configure_logs
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.cli.terminal import DAILY, Terminal, open_terminal
 
@@ -419,6 +420,9 @@ class BrokenOutput(io.StringIO):
 
 
 def exit_code(monkeypatch: pytest.MonkeyPatch, stdout: io.StringIO | None) -> object:
+    # The configuration of logs is global, and would affect later tests.
+    if main.configure_logs is configure_logs:
+        monkeypatch.setattr(main, "configure_logs", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["automation", "--version"])
     monkeypatch.setattr(sys, "stdout", stdout)
     with pytest.raises(SystemExit) as ended:

@@ -89,7 +89,7 @@ def test_the_token_is_on_its_own_line_and_printed_only_on_creation(terminal: Ter
     output = terminal.run(*CREATE, "--expires-in-days", "30").out.splitlines()
     assert caller_of(terminal, output[0]) is not None
     assert output[-1] == "Keep the token: it is not shown again."
-    facts = dict(line.split(maxsplit=1) for line in output[1:-1])
+    facts = dict(line.strip().split(maxsplit=1) for line in output[1:-1])
     [listed] = terminal.json("tokens", "list")["tokens"]
     assert facts == {
         "id": "1",
