@@ -13,6 +13,7 @@ from automation_pipeline.core.access import Action, Caller, Permission, Scope
 from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.org_jobs.models.organisations import ALL_ORGANISATIONS
 from automation_pipeline.org_jobs.organisations import create_organisation
+from automation_pipeline_tests.cli.conftest import Sized
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 
 CREATE = (
@@ -228,7 +229,9 @@ def test_a_token_belongs_to_the_named_organisation(terminal: Terminal) -> None:
     )
 
 
-def test_the_list_shows_the_reach_and_state_of_each_token(terminal: Terminal) -> None:
+def test_the_list_shows_the_reach_and_state_of_each_token(
+    terminal: Terminal, on_terminal: Sized
+) -> None:
     for options in (
         "-p fiches -p audits.write -s GROUP -g NORD -g SUD -n groups",
         "-p fiches -s SELF --crm-user-id 77",
@@ -236,7 +239,7 @@ def test_the_list_shows_the_reach_and_state_of_each_token(terminal: Terminal) ->
     ):
         create(terminal, *options.split())
     terminal.run("tokens", "revoke", "2")
-    terminal.export(COLUMNS="200")
+    on_terminal(200, is_terminal=False)
     header, *rows = terminal.run("tokens", "list", "--all").out.splitlines()
     tokens = terminal.json("tokens", "list", "--all")["tokens"]
     assert re.split(r"  +", header.strip()) == [
