@@ -78,6 +78,53 @@ def test_a_schedule_with_every_day_excluded_is_never_due() -> None:
     assert next_planned(timing(excluded_on=days, end_at=MONDAY + timedelta(days=4)), MONDAY) is None
 
 
+@every_case(
+    ("window", "expected"),
+    [
+        ({}, "06 00:00"),
+        ({"window_start": "08:00", "window_end": "20:00"}, "06 08:00"),
+        ({"window_start": "08:00", "window_end": "20:00", "window_policy": "FILTER"}, "06 08:00"),
+    ],
+)
+def test_a_schedule_of_every_minute_goes_on_after_a_year_of_excluded_days(
+    window: dict[str, Any], expected: str
+) -> None:
+    first = date(2026, 5, 5)
+    days = tuple((first + timedelta(days=day)).isoformat() for day in range(366))
+    schedule = timing("* * * * *", excluded_on=days, **window)
+    after = MONDAY + timedelta(hours=23, minutes=59)
+    assert effective(schedule, 1, after) == [expected]
+
+
+@given(
+    cron=st.sampled_from(["*/20 * * * *", "0 */4 * * *", "0 12-22 * * *", "30 1,2 * * *"]),
+    zone=st.sampled_from(["UTC", "Europe/Paris", "America/Havana"]),
+    window=st.sampled_from([None, ("22:00", "06:00"), ("08:00", "18:00"), ("23:30", "00:30")]),
+    policy=st.sampled_from(["CLAMP", "FILTER"]),
+    start=st.sampled_from(
+        [date(2026, 3, 6), date(2026, 3, 27), date(2026, 10, 23), date(2026, 10, 30)]
+    ),
+    days=st.sets(st.integers(0, 5), max_size=5),
+)
+def test_excluded_days_remove_their_due_times_and_no_others(
+    cron: str, zone: str, window: tuple[str, str] | None, policy: str, start: date, days: set[int]
+) -> None:
+    opens, closes = window or (None, None)
+    schedule = timing(
+        cron,
+        zone,
+        window_start=opens,
+        window_end=closes,
+        window_policy=policy,
+        excluded_on=tuple((start + timedelta(days=day)).isoformat() for day in days),
+        end_at=datetime.combine(start, time.min, UTC) + timedelta(days=8),
+    )
+    after = datetime.combine(start, time.min, UTC)
+    all_planned = planned_after(schedule, after, with_excluded=True)
+    expected = [one for one in all_planned if not schedule.is_excluded(one.effective_for)]
+    assert list(planned_after(schedule, after)) == expected
+
+
 def test_a_clamped_due_time_starts_with_the_window_and_keeps_its_instant() -> None:
     schedule = timing("0 */4 * * *", window_start="22:00", window_end="06:00")
     assert effective(schedule, 5) == ["04 04:00", "04 22:00", "05 00:00", "05 04:00", "05 22:00"]

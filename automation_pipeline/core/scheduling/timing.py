@@ -15,8 +15,6 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.cron import Cron, latest_occurrence, occurrences_of
 from automation_pipeline.core.scheduling.zones import FIRST_PASS, instant_of, wall_time, zone
 
-# After this many excluded due times in a row, a schedule counts as never due again.
-_MOST_EXCLUDED = 2000
 # The calendar ends with the year 9999. Computations do not overflow before this instant.
 _END = datetime(9990, 1, 1, tzinfo=UTC)
 _DAY_MINUTES = 24 * 60
@@ -129,6 +127,16 @@ class Timing:
     def is_excluded(self, instant: datetime) -> bool:
         return wall_time(instant, self.zone).date() in self.excluded_on
 
+    def exclusion_end(self, instant: datetime) -> datetime:
+        """When the day of an excluded due time ends. With CLAMP, its window may close earlier; what is
+        due after that starts with the next window."""
+        at = wall_time(instant, self.zone)
+        end = datetime.combine(at.date() + timedelta(days=1), time.min)
+        if self.window is not None and self.window_policy is WindowPolicy.CLAMP:
+            closes_at = datetime.combine(at.date(), self.window.end) + timedelta(minutes=1)
+            end = min(end, closes_at) if at < closes_at else end
+        return instant_of(end, self.zone, FIRST_PASS)
+
     def opens_at(self, instant: datetime) -> datetime:
         """When the window lets an occurrence start, before jitter."""
         if self.window is None or self.window_policy is WindowPolicy.FILTER:
@@ -203,16 +211,14 @@ def planned_after(
     """The due times strictly after `after`, in order. `start_at` and `end_at` are included."""
     if timing.start_at is not None and timing.start_at > after:
         after = timing.start_at - _INSTANT
-    excluded = 0
-    while excluded < _MOST_EXCLUDED and after < _END:
+    while after < _END:
         due = undelayed_after(timing, after)
         if due is None or (timing.end_at is not None and due.scheduled_for > timing.end_at):
             return
         after = max(due.scheduled_for, due.effective_for)
         if not with_excluded and timing.is_excluded(due.effective_for):
-            excluded += 1
+            after = max(after, timing.exclusion_end(due.effective_for) - _INSTANT)
             continue
-        excluded = 0
         if timing.jitter_seconds:
             following = undelayed_after(timing, after) if after < _END else None
             before = None if following is None else following.effective_for
@@ -257,9 +263,7 @@ def next_opening(timing: Timing, instant: datetime) -> datetime | None:
     of the window. None if the schedule ends before that."""
     window = timing.window
     opens_at = instant if window is None else window.clamp(instant, timing.zone)
-    for _ in range(_MOST_EXCLUDED):
-        if timing.end_at is not None and opens_at > timing.end_at:
-            return None
+    while timing.end_at is None or opens_at <= timing.end_at:
         if not timing.is_excluded(opens_at):
             return opens_at
         if window is None:
