@@ -7,6 +7,8 @@ BIN := .venv/bin
 READY := .venv/ready
 export DAGSTER_HOME := $(CURDIR)/.automation/dagster
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Each process would compile the package and the tests again if the environment forbade cached bytecode.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:
 	@echo "make demo    one automation run against the simulator, and its outcome"

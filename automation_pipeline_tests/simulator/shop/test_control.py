@@ -125,7 +125,7 @@ def test_a_catalogue_may_be_empty(shop: ShopClient) -> None:
 )
 def test_one_invalid_setting_rejects_all(shop: ShopClient, posted: Any) -> None:
     before = shop.totals()
-    answer = shop.add("/_sim/shop", json=posted)
+    answer = shop.put("/_sim/shop", json=posted)
     assert (answer.status_code, set(answer.json())) == (422, {"detail"})
     assert shop.totals() == before
 
