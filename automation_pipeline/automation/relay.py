@@ -285,7 +285,7 @@ async def deliver_notifications(
 
     queue = DeliveryQueue(partial(is_waiting, caused_since=caused_since), claim, record)
     send = partial(_send, services)
-    return await deliver_waiting(queue, send, patience=policy, database=database)
+    return await deliver_waiting(queue, send, policy=policy, database=database)
 
 
 async def _send(

@@ -229,4 +229,4 @@ async def deliver_job_webhooks(
         partial(claim_due_webhooks, limit=DELIVERIES_AT_ONCE, hold_seconds=hold_seconds),
         record_webhook_delivery,
     )
-    return await deliver_waiting(queue, send, patience=DELIVERY_POLICY, database=database)
+    return await deliver_waiting(queue, send, policy=DELIVERY_POLICY, database=database)

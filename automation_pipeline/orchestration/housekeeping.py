@@ -74,7 +74,7 @@ def tick_alerts(alerts: AlertTable[Any], package: AlertSettings, services: Servi
         receivers,
         sender=services.webhooks,
         secret=services.webhook_secret,
-        patience=services.delivery_policy,
+        policy=services.delivery_policy,
         database=database,
     )
     tried = asyncio.run(services.counted(delivery))

@@ -372,10 +372,10 @@ def reap_jobs(
     *, database: Database, clock: Clock, meter: Meter, lease_seconds: float = 60.0
 ) -> ReapReport:
     """End abandoned attempts, at most one batch per call. `lease_seconds` is the lease of workers."""
-    patience = {Performer.AGENT: AGENT_LEASE_SECONDS, Performer.SERVICE: lease_seconds}
+    silence_limits = {Performer.AGENT: AGENT_LEASE_SECONDS, Performer.SERVICE: lease_seconds}
     now = clock.now()
     with database.transaction() as session:
-        ends = abandoned_runs(session, patience, now, REAP_BATCH)
+        ends = abandoned_runs(session, silence_limits, now, REAP_BATCH)
         ended = end_attempts(session, ends, REAPER, now)
     with database.transaction() as session:
         freed = release_unstarted(session, REAP_BATCH)

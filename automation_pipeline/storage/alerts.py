@@ -145,7 +145,7 @@ async def deliver_alerts(
     *,
     sender: WebhookSender,
     secret: str | None,
-    patience: DeliveryPolicy,
+    policy: DeliveryPolicy,
     database: Database,
 ) -> int:
     """Try to deliver the oldest due alerts, and return how many were tried. Without receivers,
@@ -186,4 +186,4 @@ async def deliver_alerts(
         return await sender.send(receiver.url, body, headers)
 
     queue = DeliveryQueue(lambda session: is_any_due(session, alerts.row), claim, record)
-    return await deliver_waiting(queue, send, patience=patience, database=database)
+    return await deliver_waiting(queue, send, policy=policy, database=database)

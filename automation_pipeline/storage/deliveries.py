@@ -127,27 +127,27 @@ class DeliveryQueue(Generic[Due]):
 
 
 async def deliver_waiting(
-    tray: DeliveryQueue[Due],
+    queue: DeliveryQueue[Due],
     send: Callable[[Due, datetime], Awaitable[WebhookAnswer | None]],
     *,
-    patience: DeliveryPolicy,
+    policy: DeliveryPolicy,
     database: Database,
 ) -> int:
     """Try to deliver a batch, and return how many were tried. It takes no longer than one attempt.
     A process that dies between sending and recording has used an attempt; the receiver recognises a
     repeated message by its delivery id. `send` receives the database's time."""
     with database.reading() as session:
-        if not tray.is_due(session):  # a claim would queue up with the writers for nothing
+        if not queue.is_due(session):  # a claim would queue up with the writers for nothing
             return 0
     with database.transaction() as session:
-        claimed, now = tray.claim(session), database_time(session)
+        claimed, now = queue.claim(session), database_time(session)
 
     async def deliver(due: Due) -> None:
-        if due.attempt > patience.attempts:
+        if due.attempt > policy.attempts:
             delivery = Delivery(DeliveryStatus.FAILED, due.attempt, error=BROKE_OFF)
         else:
             try:
-                delivery = await attempt(send(due, now), due.attempt, patience)
+                delivery = await attempt(send(due, now), due.attempt, policy)
             except asyncio.CancelledError:  # another relay need not wait for the end of the hold
                 record(due, Delivery(DeliveryStatus.PENDING, due.attempt, error=INTERRUPTED))
                 raise
@@ -155,7 +155,7 @@ async def deliver_waiting(
 
     def record(due: Due, delivery: Delivery) -> None:
         with database.transaction() as session:
-            tray.record(session, due, delivery)
+            queue.record(session, due, delivery)
 
     ended = await asyncio.gather(*map(deliver, claimed), return_exceptions=True)
     for broken in ended:  # after the others are through: the database does not answer

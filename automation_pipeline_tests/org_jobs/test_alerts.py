@@ -237,7 +237,7 @@ def deliver(data: OrgJobsData, sender: FakeWebhookSender) -> int:
         RECEIVERS,
         sender=sender,
         secret=SECRET,
-        patience=DeliveryPolicy(attempts=1),
+        policy=DeliveryPolicy(attempts=1),
         database=data.database,
     )
     return asyncio.run(work)

@@ -268,7 +268,7 @@ def deliver(
         dict.fromkeys(severities, AlertReceiver(url)),
         sender=sender,
         secret=secret,
-        patience=RETRY_POLICY,
+        policy=RETRY_POLICY,
         database=database,
     )
     return asyncio.run(work)

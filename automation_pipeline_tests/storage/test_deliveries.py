@@ -52,7 +52,7 @@ def deliver(database: Database, queue: InMemoryQueue, sent: list[int]) -> int:
 
     return asyncio.run(
         deliver_waiting(
-            queue.delivery_queue, send, patience=DeliveryPolicy(attempts=3), database=database
+            queue.delivery_queue, send, policy=DeliveryPolicy(attempts=3), database=database
         )
     )
 

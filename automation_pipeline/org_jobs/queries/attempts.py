@@ -434,11 +434,11 @@ def lock_followed_runs(session: Session, followed: Sequence[JobRunRow]) -> set[i
 
 
 def abandoned_runs(
-    session: Session, patience: Mapping[Performer, float], now: datetime, limit: int
+    session: Session, silence_limits: Mapping[Performer, float], now: datetime, limit: int
 ) -> dict[int, AttemptEnd]:
-    """How the runs end whose worker or agent was silent for longer than `patience`, that take too
-    long, or that did not start in time. Locked runs are checked again, because a heartbeat may have
-    come before the lock."""
+    """The ends of the runs whose worker or agent was silent for longer than `silence_limits`, that
+    take too long, or that did not start in time. Locked runs are checked again, because a heartbeat
+    may have come before the lock."""
     is_silent = Run.lease_until <= database_now()
     is_late = and_(Run.deadline_at <= now, Run.following.is_(None))
     is_overdue = exists().where(OrgJobRow.id == Run.job_id, OrgJobRow.expires_at <= now)
@@ -453,7 +453,7 @@ def abandoned_runs(
     query = select(Run, OrgJobRow).join(OrgJobRow, OrgJobRow.id == Run.job_id)
     rows = session.execute(_locked(query.where(among(session, Run.id, found)))).tuples().all()
     present = database_time(session)
-    ends = {run.id: _end_of_abandoned(run, job, patience, present, now) for run, job in rows}
+    ends = {run.id: _end_of_abandoned(run, job, silence_limits, present, now) for run, job in rows}
     return {run_id: end for run_id, end in ends.items() if end is not None}
 
 
@@ -464,7 +464,7 @@ def _first(session: Session, limit: int, *conditions: ColumnElement[bool]) -> Se
 def _end_of_abandoned(
     run: JobRunRow,
     job: OrgJobRow,
-    patience: Mapping[Performer, float],
+    silence_limits: Mapping[Performer, float],
     present: datetime,
     now: datetime,
 ) -> AttemptEnd | None:
@@ -477,7 +477,7 @@ def _end_of_abandoned(
         performer=performer,
         is_cancel_wanted=run.cancel_requested_at is not None,
         cancel_reason=run.cancel_reason,
-        silent_seconds=overdue + patience[performer] if is_silent else None,
+        silent_seconds=overdue + silence_limits[performer] if is_silent else None,
         is_held=until is not None and not is_silent,
         is_followed=run.following is not None,
         started_at=run.started_at,
