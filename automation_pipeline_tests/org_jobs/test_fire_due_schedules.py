@@ -462,3 +462,11 @@ def test_number_of_queries_per_tick_is_constant(data: OrgJobsData) -> None:
         dispatch_due(data)
     assert len(of_many) <= len(of_one)
     assert [sql.split()[1] for sql in of_many if sql.startswith("UPDATE")] == ["org_schedules"]
+
+
+def test_the_report_names_what_happened() -> None:
+    assert str(FireReport()) == "Dispatched 0."
+    report = FireReport(dispatched=2, failed=1, skipped={"OVERLAP": 3, "MISFIRE": 4}, unreadable=5)
+    assert str(report) == (
+        "Dispatched 2; skipped 4 (MISFIRE); skipped 3 (OVERLAP); failed 1; 5 no longer valid."
+    )

@@ -510,6 +510,7 @@ def test_manual_run_does_not_change_the_next_due_time(data: OrgJobsData) -> None
 
 def test_same_key_returns_the_same_job(data: OrgJobsData) -> None:
     schedule_id, other = data.schedule(), data.schedule()
+    data.fire(other)  # so that the ids of fires and jobs differ
     first = run_now(data, schedule_id, client_key="k")
     assert run_now(data, schedule_id, client_key="k") == first
     assert run_now(data, other, client_key="k") != first

@@ -52,6 +52,11 @@ def test_invalid_organisation_ids(org_id: str) -> None:
     assert [field for field, _ in refused.value.fields] == ["id"]
 
 
+def test_a_name_may_have_two_hundred_characters() -> None:
+    made = parse(OrganisationInput, LEAST | {"name": f" {'x' * 200} "}, "Invalid organisation")
+    assert made.name == "x" * 200
+
+
 @every_case(
     ("scope", "org_id", "is_included"),
     [(None, "acme", True), ("acme", "acme", True), ("acme", "globex", False)],

@@ -404,3 +404,8 @@ def test_a_deeply_nested_value_is_refused_before_it_is_searched() -> None:
     # Unnest the list, because freeing it recursively could overflow the stack.
     while isinstance(value, list):
         value = value.pop()
+
+
+def test_every_value_inside_a_sensitive_field_is_a_secret() -> None:
+    faults = payload_faults({"password": {"x": [4711]}, "plain": {"x": [4711]}})
+    assert [why for _, why in faults] == [PLAIN_SECRET]
