@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from automation_pipeline.automation.models.runs import RunAttempt
 from automation_pipeline.automation.transcribing import (
@@ -26,7 +26,7 @@ from automation_pipeline.transcription.models import (
 )
 from automation_pipeline.transcription.queries.runs import list_summaries
 from automation_pipeline.transcription.runs import begin_transcription
-from automation_pipeline.transcription.tables import TranscriptionRunRow
+from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 from automation_pipeline_tests.automation.harness import AutomationHarness
 from automation_pipeline_tests.fakes.crm import fiche
 from automation_pipeline_tests.fakes.speech import FakeSpeechToText
@@ -351,9 +351,12 @@ def test_a_run_that_fails_as_a_whole_is_the_cause_for_its_fiche(harness: Automat
     process = harness.context.transcribe
 
     async def fail_the_first(run_ids: Sequence[str], own: Sequence[str]) -> object:
-        first = TranscriptionRunRow.id == "automation-1-transcribe-1"
+        first = "automation-1-transcribe-1"
         with harness.database.transaction() as session:
-            failed = update(TranscriptionRunRow).where(first)
+            session.execute(
+                delete(TranscriptionTaskRow).where(TranscriptionTaskRow.run_id == first)
+            )
+            failed = update(TranscriptionRunRow).where(TranscriptionRunRow.id == first)
             session.execute(failed.values(status="failed", error="No process worked on it"))
         return await process(run_ids, own)
 
