@@ -21,8 +21,8 @@ def simulator(*options: str) -> Generator[str]:
     command = ["automation", "simulator", "--token", TOKEN, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            said = process.stdout.readline() if process.stdout else ""
-            found = re.search(r"http://\S+", said)
+            output = process.stdout.readline() if process.stdout else ""
+            found = re.search(r"http://\S+", output)
             if found is None:
                 raise SystemExit("The simulator did not start.")
             yield found[0]

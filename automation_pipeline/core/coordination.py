@@ -80,7 +80,7 @@ class RateLimiter(Protocol):
     def reserve(
         self, key: str, rate: Rate, *, max_wait_seconds: float | None = None
     ) -> float | None:
-        """Reserve one start and return the seconds hand_over_until then. None, without a reservation, if they
+        """Reserve one start and return the seconds until then. None, without a reservation, if they
         exceed the maximum."""
 
 
@@ -247,7 +247,7 @@ class CountedRateLimiter:
 
 @dataclass
 class Outage:
-    """An outage of the first adapter, which is skipped hand_over_until it ends."""
+    """An outage of the first adapter, which is skipped until it ends."""
 
     retry_after_seconds: float = 15.0
     monotonic: Callable[[], float] = time.monotonic

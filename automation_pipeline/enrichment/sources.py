@@ -109,9 +109,9 @@ class _Caller:
             will_retry = calls <= options.max_retries and is_call_repeatable(
                 self._source.api, last, options.longest_retry_after_seconds
             )
-            rests_until = await asyncio.to_thread(self._record_error, last, will_retry=will_retry)
+            not_before = await asyncio.to_thread(self._record_error, last, will_retry=will_retry)
             if not will_retry:
-                return outcome(error=replace(last, not_before=rests_until))
+                return outcome(error=replace(last, not_before=not_before))
             delay = options.backoff.delay(calls, self._random)
             await asyncio.sleep(max(delay, last.retry_after_seconds or 0.0))
 

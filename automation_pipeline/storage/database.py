@@ -55,23 +55,23 @@ class ServerLimits:
         return self.seconds * 2 / 3
 
 
-def engine_of(url: URL, pace: ServerLimits | None = None) -> Engine:
+def engine_of(url: URL, limits: ServerLimits | None = None) -> Engine:
     """Errors and log lines of the engine contain no data."""
     is_file = _is_sqlite_file(url)
     pool: dict[str, Any] = {}  # options of create_engine
-    if pace is not None and (is_file or url.get_backend_name() == "postgresql"):
+    if limits is not None and (is_file or url.get_backend_name() == "postgresql"):
         pool = {
-            "pool_size": pace.threads,
+            "pool_size": limits.threads,
             "max_overflow": _SPARE,
-            "pool_timeout": pace.lock_seconds,
+            "pool_timeout": limits.lock_seconds,
         }
     if url.get_backend_name() == "postgresql":
         connecting = {"connect_timeout": 10}
         engine = create_engine(
             url, pool_pre_ping=True, hide_parameters=True, connect_args=connecting, **pool
         )
-        if pace is not None:
-            event.listen(engine, "connect", _set_timeouts(pace))
+        if limits is not None:
+            event.listen(engine, "connect", _set_timeouts(limits))
         return engine
     engine = create_engine(
         url, hide_parameters=True, connect_args={"timeout": SQLITE_BUSY_SECONDS}, **pool
@@ -83,11 +83,11 @@ def engine_of(url: URL, pace: ServerLimits | None = None) -> Engine:
     return engine
 
 
-def _set_timeouts(pace: ServerLimits) -> Callable[[DBAPIConnection, object], None]:
+def _set_timeouts(limits: ServerLimits) -> Callable[[DBAPIConnection, object], None]:
     def limit(connection: DBAPIConnection, _record: object) -> None:
         cursor = connection.cursor()
-        cursor.execute(f"SET lock_timeout = {round(pace.lock_seconds * 1000)}")
-        cursor.execute(f"SET statement_timeout = {round(pace.statement_seconds * 1000)}")
+        cursor.execute(f"SET lock_timeout = {round(limits.lock_seconds * 1000)}")
+        cursor.execute(f"SET statement_timeout = {round(limits.statement_seconds * 1000)}")
         cursor.close()
         connection.commit()
 
@@ -181,9 +181,8 @@ class Database:
         self.dialect = self.url.get_backend_name()
         self._set_engine(engine_of(self.url))
         self._thread_state = _ThreadState()
-        self._write_lock = (
-            threading.RLock()
-        )  # a transaction that has not started may contain another
+        # Reentrant, because a transaction that has not started may contain another.
+        self._write_lock = threading.RLock()
         self._writer = GroupWriter(self.transaction)
 
     def _set_engine(self, engine: Engine) -> None:
@@ -209,10 +208,10 @@ class Database:
                 f"The database {file} cannot be created: {error.strerror}."
             ) from None
 
-    def serve(self, pace: ServerLimits) -> None:
+    def serve(self, limits: ServerLimits) -> None:
         """Use the limits of a server. Call it before the first use of the database."""
         self.dispose()
-        self._set_engine(engine_of(self.url, pace))
+        self._set_engine(engine_of(self.url, limits))
 
     @contextmanager
     def transaction(self) -> Generator[Session]:
@@ -227,7 +226,7 @@ class Database:
     async def write(
         self, work: Callable[[Session], Result], *, even_if_cancelled: bool = False
     ) -> Result:
-        """Run a short transaction, committed together with those of other tasks. `act` may be
+        """Run a short transaction, committed together with those of other tasks. `work` may be
         called more than once. With `even_if_cancelled`, it also runs if the task is cancelled before."""
         return await self._write(run_each, work, even_if_cancelled)
 

@@ -27,7 +27,6 @@ from automation_pipeline.fiches.tables import CallRecordingRow
 from automation_pipeline.storage.claims import DatabaseClaims, DatabasePermits
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import WorkflowLogRow
-from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.transcription.models import Chunk
 from automation_pipeline.transcription.queries.runs import save_transcripts
 from automation_pipeline_tests.audits.configurations import document
@@ -35,7 +34,7 @@ from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.crm import FakeFicheSource, fiche
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 from automation_pipeline_tests.fakes.speech import transcript
-from automation_pipeline_tests.transcription.harness import NoLimit, call
+from automation_pipeline_tests.transcription.harness import NoLimit, call, event_payloads
 
 
 @dataclass(frozen=True)
@@ -168,13 +167,7 @@ class AuditHarness:
             return session.scalar(select(func.count()).select_from(AuditRow)) or 0
 
     def events(self, name: str | None = None) -> list[dict[str, Any]]:
-        with self.database.reading() as session:
-            rows = session.scalars(select(OutboxRow).order_by(OutboxRow.id)).all()
-        return [
-            {"name": row.event_name, **row.payload}
-            for row in rows
-            if name in {None, row.event_name}
-        ]
+        return event_payloads(self.database, name)
 
     def notes(self) -> list[str]:
         with self.database.reading() as session:

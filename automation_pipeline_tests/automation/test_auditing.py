@@ -501,16 +501,16 @@ def test_the_next_batch_is_transcribed_during_the_audits_of_a_batch(
     run_attempt = harness.prepare_work("1", "2")
     put_into_next_batch(harness, "2")
     harness.work = replace(harness.work, transcribes_ahead=True)
-    begun: list[str] = []
+    started_ids: list[str] = []
     audit, stops = harness.context.audit, list[asyncio.Event]()
 
     async def begin(requests: Sequence[TranscriptionRunRequest]) -> object:
-        begun.extend(request.run_id for request in requests)
+        started_ids.extend(request.run_id for request in requests)
         return await harness.begin_transcriptions(requests)
 
     async def transcribe(run_ids: Sequence[str], own: Sequence[str], stop: asyncio.Event) -> None:
         stops.append(stop)
-        assert (list(run_ids), own, stop.is_set()) == (begun, [], False)
+        assert (list(run_ids), own, stop.is_set()) == (started_ids, [], False)
         await stop.wait()
 
     async def audit_after_begin(requested: FicheAuditRequest) -> AuditSummary:
@@ -520,7 +520,7 @@ def test_the_next_batch_is_transcribed_during_the_audits_of_a_batch(
     ended = harness.work_batch(
         run_attempt, begin_transcriptions=begin, transcribe=transcribe, audit=audit_after_begin
     )
-    assert (ended, begun) == ({"successful": 1}, ["automation-1-transcribe-2"])
+    assert (ended, started_ids) == ({"successful": 1}, ["automation-1-transcribe-2"])
     assert stops[0].is_set(), "it stops with the audits"
     assert harness.statuses(run_attempt) == ["successful", "pending"]
 

@@ -153,10 +153,10 @@ class FakeProbe:
     """A probe of Dagster that counts how often it begins."""
 
     def __init__(self) -> None:
-        self.begun = 0
+        self.begin_count = 0
 
     def begin(self) -> None:
-        self.begun += 1
+        self.begin_count += 1
 
     def facts(self) -> DagsterFacts:
         return DagsterFacts()
@@ -205,10 +205,10 @@ def test_dagster_is_probed_once_after_two_seconds_and_the_reason_follows_after_t
 ) -> None:
     waits = LaunchWait(["key-1"])
     poll(waits, clock, 1.9)
-    assert (probe.begun, len(pauses)) == (0, 1)
+    assert (probe.begin_count, len(pauses)) == (0, 1)
     poll(waits, clock, 0.1)
     poll(waits, clock, 588)
-    assert (probe.begun, len(pauses)) == (1, 3)
+    assert (probe.begin_count, len(pauses)) == (1, 3)
     poll(waits, clock, 10, has_started=True)
     with pytest.raises(NotStartedError) as ended:
         poll(waits, clock, 0)
@@ -217,7 +217,7 @@ def test_dagster_is_probed_once_after_two_seconds_and_the_reason_follows_after_t
         "Nothing has started within 600 s. Dagster's daemon has no heartbeat (there was none yet): "
         "`dagster dev` or `dagster-daemon run` starts it."
     )
-    assert (probe.begun, len(pauses)) == (1, 4)
+    assert (probe.begin_count, len(pauses)) == (1, 4)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_worker_is_checked_instead_of_the_daemon(
     waits = LaunchWait(["key-1"], timeout=700, worker=worker)
     poll(waits, clock, 650)
     poll(waits, clock, 49, has_started=True)
-    assert (probe.begun, worker.checked, len(pauses)) == (0, 2, 2)
+    assert (probe.begin_count, worker.checked, len(pauses)) == (0, 2, 2)
     with pytest.raises(NotStartedError) as ended:
         poll(waits, clock, 1)
     assert (ended.value.code, str(ended.value)) == ("TIMEOUT", "Not done within 700 s.")
@@ -356,7 +356,7 @@ def test_here_does_the_waiting_requests_in_this_process(
     with waiting.waiting(["key-1", "key-2"], here=True, timeout=900) as waits:
         poll(waits, clock, 700)
         assert (workers[0].keys, workers[0].checked, workers[0].calls) == (["key-1"], 1, [])
-    assert (workers[0].calls, probe.begun) == (["wait", "close"], 0)
+    assert (workers[0].calls, probe.begin_count) == (["wait", "close"], 0)
     with pytest.raises(ZeroDivisionError), waiting.waiting(["key-1"], here=True):
         raise ZeroDivisionError
     assert workers[1].calls == ["close"]

@@ -501,21 +501,13 @@ def test_a_forced_request_skips_the_cooldown(two_product_harness: PricingHarness
     assert two_product_harness.queue(run).status is PricingRunState.QUEUED
 
 
+@pytest.mark.parametrize("change_rule", [reprice, end_its_promotion])
 def test_a_repair_can_be_queued_after_a_change_of_the_rule(
-    two_product_harness: PricingHarness,
+    change_rule: Callable[[PricingHarness, RuleRun], None], two_product_harness: PricingHarness
 ) -> None:
     run = two_product_harness.previewed_run()
     two_product_harness.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
-    reprice(two_product_harness, run)
-    assert two_product_harness.queue(run).status is PricingRunState.QUEUED
-
-
-def test_a_repair_can_be_queued_after_the_end_of_the_promotion(
-    two_product_harness: PricingHarness,
-) -> None:
-    run = two_product_harness.previewed_run()
-    two_product_harness.set_run(run.id, trigger=RuleTrigger.REPAIR.value)
-    end_its_promotion(two_product_harness, run)
+    change_rule(two_product_harness, run)
     assert two_product_harness.queue(run).status is PricingRunState.QUEUED
 
 

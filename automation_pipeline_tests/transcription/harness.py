@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from sqlalchemy import select, update
 
@@ -61,6 +62,15 @@ def transcript_of(url: str) -> Transcript:
 
 def call(call_id: str, *, url: str | None = None) -> Recording:
     return recording(call_id, url=f"https://records.example.test/{call_id}" if url is None else url)
+
+
+def event_payloads(database: Database, name: str | None = None) -> list[dict[str, Any]]:
+    """Names and payloads of the events in the outbox, or of those with this name."""
+    with database.reading() as session:
+        rows = session.scalars(select(OutboxRow).order_by(OutboxRow.id)).all()
+    return [
+        {"name": row.event_name, **row.payload} for row in rows if name in {None, row.event_name}
+    ]
 
 
 @dataclass
@@ -128,14 +138,8 @@ class TranscriptionHarness:
         with self.database.reading() as session:
             return list_summaries(session, [run_id])[0]
 
-    def events(self, name: str | None = None) -> list[dict[str, object]]:
-        with self.database.reading() as session:
-            rows = session.scalars(select(OutboxRow).order_by(OutboxRow.id)).all()
-        return [
-            {"name": row.event_name, **row.payload}
-            for row in rows
-            if name in {None, row.event_name}
-        ]
+    def events(self, name: str | None = None) -> list[dict[str, Any]]:
+        return event_payloads(self.database, name)
 
     def names(self) -> list[str]:
         return [str(event["name"]) for event in self.events()]

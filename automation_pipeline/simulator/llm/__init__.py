@@ -1,1 +1,1 @@
-"""A simulated_error language model: `openai.py` has the endpoints, `judge.py` reads transcripts."""
+"""A simulated language model: `openai.py` has the endpoints, `judge.py` reads transcripts."""

@@ -37,7 +37,7 @@ def missing(param: str) -> RefusedError:
 
 
 def simulated_error(status: int) -> object:
-    """The error body of a simulated_error fault, with the type that OpenAI uses for the status."""
+    """The error body of a simulated fault, with the type that OpenAI uses for the status."""
     kind, code = {
         401: (INVALID_REQUEST, "invalid_api_key"),
         404: (INVALID_REQUEST, "model_not_found"),

@@ -55,7 +55,7 @@ def test_some_companies_are_not_in_the_register_of_commerce(
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "sim-entreprise-toke"])
-def test_an_invalid_token_is_refused(registries: RegistriesClient, token: str) -> None:
+def test_the_register_refuses_an_invalid_token(registries: RegistriesClient, token: str) -> None:
     answer = registries.rcs(DANONE, token)
     assert (answer.status_code, codes(answer)) == (401, [("00101", None)])
 

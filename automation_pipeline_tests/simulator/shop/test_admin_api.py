@@ -67,7 +67,7 @@ def test_products_have_pages_of_variants(shop: ShopClient) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "é"])
-def test_an_invalid_token_is_refused(shop: ShopClient, token: str) -> None:
+def test_the_shop_refuses_an_invalid_token(shop: ShopClient, token: str) -> None:
     answer = shop.post(
         PATH, json={"query": WHO}, headers={"X-Shopify-Access-Token": token.encode()}
     )
