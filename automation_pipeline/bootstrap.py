@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from automation_pipeline.fiches.models.fiches import FicheSource
     from automation_pipeline.org_jobs.ports import HttpsCaller, JobRunner
     from automation_pipeline.pricing.models.shop import PricingContext, Storefront
-    from automation_pipeline.transcription.models import SpeechProvider
+    from automation_pipeline.transcription.models import SpeechOptions, SpeechProvider
 
 
 class Services:
@@ -158,11 +158,17 @@ class Services:
     @cached_property
     def speech(self) -> "SpeechProvider":
         """Speech-to-text under the rate limit that all processes share."""
-        from automation_pipeline.clients.factories import open_speech, speech_options  # noqa: PLC0415  httpx only where it is used
+        from automation_pipeline.clients.factories import open_speech  # noqa: PLC0415  httpx only where it is used
         from automation_pipeline.transcription.models import SpeechProvider  # noqa: PLC0415  the same
 
         speech = open_speech(self.settings, self.clock.now, self.meter)
-        return SpeechProvider(speech, self._shared_limiter, speech_options(self.settings))
+        return SpeechProvider(speech, self._shared_limiter, self.speech_options)
+
+    @cached_property
+    def speech_options(self) -> "SpeechOptions":
+        from automation_pipeline.clients.factories import speech_options  # noqa: PLC0415  only where it is used
+
+        return speech_options(self.settings)
 
     @cached_property
     def judge(self) -> "Judge":

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from automation_pipeline.automation.events import run_note
 from automation_pipeline.automation.models.runs import (
+    IGNORED_MESSAGES,
     FicheStage,
     LedgerMove,
     OutcomeStatus,
@@ -200,14 +201,6 @@ class _FetchWork:
 STOPPED_AFTER_FETCH = (
     "continueOnError=false and details are missing: transcription and audits are skipped"
 )
-
-IGNORED_MESSAGES = {
-    Reason.NOT_FOUND: "Ignoring NOT_FOUND fiches (404)",
-    Reason.GROUPE_NOT_SELECTED: "Ignoring fiches outside selected groupes",
-    Reason.MISSING_GROUPE: "Ignoring fiches without groupe",
-    Reason.TOO_MANY_RECORDINGS: "Ignoring fiches with too many recordings",
-    Reason.NO_RECORDINGS: "onlyWithRecordings=true: ignoring fiches without recordings",
-}
 
 
 def settle_fetch(ticket: RunAttempt, *, database: Database, clock: Clock) -> list[int]:

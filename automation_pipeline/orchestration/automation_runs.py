@@ -152,7 +152,7 @@ def selection_options(services: "Services") -> "SelectionOptions":
     return SelectionOptions(
         processes=processes_of(settings),
         cooldown=timedelta(milliseconds=settings.automation_revalidation_cooldown_ms),
-        recordings_per_minute=settings.transcription_elevenlabs_rate_limit_per_minute,
+        recordings_per_minute=services.speech_options.per_minute,
     )
 
 

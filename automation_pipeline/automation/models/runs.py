@@ -97,6 +97,16 @@ class Reason(StrEnum):
     CANCELLED = "cancelled"
 
 
+# The line in the run's log for each reason to ignore a fiche after its details are fetched.
+IGNORED_MESSAGES = {
+    Reason.NOT_FOUND: "Ignoring NOT_FOUND fiches (404)",
+    Reason.GROUPE_NOT_SELECTED: "Ignoring fiches outside selected groupes",
+    Reason.MISSING_GROUPE: "Ignoring fiches without groupe",
+    Reason.TOO_MANY_RECORDINGS: "Ignoring fiches with too many recordings",
+    Reason.NO_RECORDINGS: "onlyWithRecordings=true: ignoring fiches without recordings",
+}
+
+
 class Trigger(StrEnum):
     """The origin of a run."""
 
@@ -220,6 +230,17 @@ class ReportedFiche:
     reason: str | None
     why: str | None
     recordings: int | None
+
+
+def reported_fiche(outcome: FicheOutcome, groupe: str | None) -> ReportedFiche:
+    return ReportedFiche(
+        fiche_id=outcome.fiche_id,
+        groupe=groupe,
+        status=outcome.status,
+        reason=outcome.reason,
+        why=outcome.error or outcome.ignore_reason,
+        recordings=outcome.recordings_count,
+    )
 
 
 class FicheFailure(NamedTuple):

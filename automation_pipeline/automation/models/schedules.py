@@ -394,15 +394,15 @@ class ScheduleFields(JsonModel):
 
 
 # The due times of a schedule depend on these fields.
-TIMING_FIELDS = {
+TIMING_FIELDS = (
     "schedule_type",
-    "cron_expression",
     "timezone",
+    "cron_expression",
     "time_of_day",
     "day_of_week",
     "day_of_month",
     "short_months",
-}
+)
 
 
 class ScheduleInput(ScheduleFields):

@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session
 
 from automation_pipeline.automation.models.runs import RunStatus, Trigger
 from automation_pipeline.automation.models.schedules import (
+    TIMING_FIELDS,
     CatchUp,
     OccurrenceShown,
     ScheduleFields,
@@ -58,20 +59,13 @@ RUNNING = "running"
 _BUFFERS = (OverlapPolicy.BUFFER_ONE, OverlapPolicy.BUFFER_ALL)
 
 _AN_INSTANT = timedelta(microseconds=1)
-_TIMES = (
-    ScheduleRow.cron_expression,
-    ScheduleRow.time_of_day,
-    ScheduleRow.day_of_week,
-    ScheduleRow.day_of_month,
-    ScheduleRow.short_months,
-)
+_TIMING_COLUMNS = tuple(ScheduleRow.__table__.c[name] for name in TIMING_FIELDS)
 _TIMING: ColumnElement[str] = reduce(
-    lambda text, column: text.concat("|").concat(func.coalesce(cast(column, Text), "")),
-    _TIMES,
-    ScheduleRow.schedule_type.concat("|").concat(ScheduleRow.timezone),
+    lambda text, column: text.concat("|").concat(column),
+    [func.coalesce(cast(column, Text), "") for column in _TIMING_COLUMNS],
 )
 _READ = (
-    ScheduleRow.id, ScheduleRow.name, ScheduleRow.schedule_type, ScheduleRow.timezone, *_TIMES,
+    ScheduleRow.id, ScheduleRow.name, *_TIMING_COLUMNS,
     ScheduleRow.last_run_status, ScheduleRow.last_run_at, ScheduleRow.last_due_at, ScheduleRow.skip_due_at,
     ScheduleRow.catch_up, ScheduleRow.catch_up_limit, ScheduleRow.jitter_seconds,
     ScheduleRow.overlap_policy, ScheduleRow.excluded_on,
@@ -234,7 +228,7 @@ def _due_candidate(
     undecided_from = row.next_due_at if known else checked_since
     decided = [at for at in (undecided_from - _AN_INSTANT, row.last_due_at) if at is not None]
     timing = Timing(
-        crons=_crons(row.schedule_type, *(getattr(row, column.key) for column in _TIMES)),
+        crons=_crons(*(getattr(row, name) for name in TIMING_FIELDS)),
         zone=zone(row.timezone),
         seed=str(row.id),
         jitter_seconds=row.jitter_seconds,
@@ -258,11 +252,9 @@ def _due_candidate(
 
 
 @lru_cache(maxsize=4096)  # thousands of schedules share a few hundred timings
-def _crons(schedule_type: str, *times: object) -> tuple[Cron, ...]:
-    named = dict(zip((column.key for column in _TIMES), times, strict=True))
-    return crons_of(
-        ScheduleFields.model_validate({"name": "-", "schedule_type": schedule_type, **named})
-    )
+def _crons(*timing: object) -> tuple[Cron, ...]:
+    named = dict(zip(TIMING_FIELDS, timing, strict=True))
+    return crons_of(ScheduleFields.model_validate({"name": "-", **named}))
 
 
 @dataclass(frozen=True)

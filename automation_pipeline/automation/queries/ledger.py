@@ -2,7 +2,7 @@
 them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, datetime
 
 from sqlalchemy import (
@@ -43,7 +43,12 @@ from automation_pipeline.transcription.tables import TranscriptionRunRow, Transc
 # Outcomes without a reason are counted under this one.
 UNKNOWN_REASON = "unknown"
 _KEY = ("run_id", "fiche_id")
-_MOVED = ("status", "error", "ignore_reason", "reason", "stage")
+# Fields of a move that replace the value of the column with the same name.
+_MOVED = tuple(
+    field.name
+    for field in fields(LedgerMove)
+    if field.name not in {"fiche_id", "recordings_count", "audits"}
+)
 # An ended row never changes again.
 _MOVE = (
     update(FicheResultRow)
@@ -243,17 +248,11 @@ def _in_order(run_id: int) -> Select[tuple[FicheResultRow]]:
 
 
 def _outcomes(session: Session, query: Select[tuple[FicheResultRow]]) -> list[FicheOutcome]:
-    return [
-        FicheOutcome(
-            fiche_id=row.fiche_id,
-            status=OutcomeStatus(row.status),
-            error=row.error,
-            ignore_reason=row.ignore_reason,
-            recordings_count=row.recordings_count,
-            reason=None if row.reason is None else Reason(row.reason),
-        )
-        for row in session.scalars(query)
-    ]
+    return [as_outcome(row) for row in session.scalars(query)]
+
+
+def as_outcome(row: FicheResultRow) -> FicheOutcome:
+    return FicheOutcome.model_validate(row, from_attributes=True)
 
 
 def _pending(run_id: int) -> ColumnElement[bool]:

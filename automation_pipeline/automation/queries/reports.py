@@ -26,8 +26,9 @@ from automation_pipeline.automation.models.runs import (
     ReasonCount,
     ReportedFiche,
     Run,
+    reported_fiche,
 )
-from automation_pipeline.automation.queries.ledger import reasons_of_run, tally
+from automation_pipeline.automation.queries.ledger import as_outcome, reasons_of_run, tally
 from automation_pipeline.automation.queries.runs import as_run
 from automation_pipeline.automation.tables import FicheResultRow, RunRow, ScheduleRow
 from automation_pipeline.core.errors import NotFoundError, UpstreamError
@@ -332,15 +333,7 @@ def _reported_fiches(session: Session, run_id: int, most: int) -> tuple[Reported
         .limit(most)
     )
     return tuple(
-        ReportedFiche(
-            fiche_id=row.fiche_id,
-            groupe=groupe,
-            status=OutcomeStatus(row.status),
-            reason=row.reason,
-            why=row.error or row.ignore_reason,
-            recordings=row.recordings_count,
-        )
-        for row, groupe in session.execute(query).tuples()
+        reported_fiche(as_outcome(row), groupe) for row, groupe in session.execute(query).tuples()
     )
 
 

@@ -246,8 +246,9 @@ def _without_volatile(value: object) -> object:
     return value
 
 
-_SEARCH, _INPI, _RCS = SourceApi
+_SEARCH, _INPI, _RCS = SourceApi.SEARCH, SourceApi.INPI, SourceApi.RCS
 
+# The sources of each field, the preferred one first. A new register supplies most fields, as the last source.
 PRIORITY: Mapping[str, tuple[SourceApi, ...]] = MappingProxyType(
     dict.fromkeys(FIELDS, tuple(SourceApi))
     | dict.fromkeys(("legal_form", "creation_date"), (_INPI, _SEARCH, _RCS))
