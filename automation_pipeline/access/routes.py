@@ -11,7 +11,7 @@ from automation_pipeline.access.models import TokenInput, TokenState, excess_gra
 from automation_pipeline.access.tokens import create_token, list_tokens, revoke_token
 from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.parameters import IdInPath, Limit, Offset, TheCaller, TheServices
+from automation_pipeline.api.parameters import CallerDep, IdInPath, Limit, Offset, ServicesDep
 from automation_pipeline.api.responses import Answer, CamelModel, Listing, answer, refusals
 from automation_pipeline.core.json_model import Instant
 from automation_pipeline.org_jobs.queries.organisations import has_organisation
@@ -61,8 +61,8 @@ PATH = "/api/admin/tokens"
 
 @router.get(PATH, response_model=Listing[TokenShown])
 def list_(
-    caller: TheCaller,
-    services: TheServices,
+    caller: CallerDep,
+    services: ServicesDep,
     *,
     include_inactive: Annotated[
         bool, Query(description="Include expired and revoked tokens.")
@@ -86,8 +86,8 @@ def list_(
 @router.post(PATH, status_code=201, response_model=Answer[TokenIssued])
 def create(
     body: Annotated[JsonObject, json_body(TokenInput, nightly=NIGHTLY, agent=AGENT)],
-    caller: TheCaller,
-    services: TheServices,
+    caller: CallerDep,
+    services: ServicesDep,
 ) -> Response:
     """Create a token whose permissions and expiry do not exceed those of the caller. Only this
     response contains the token; the database stores its hash. This endpoint has no
@@ -107,7 +107,7 @@ def create(
 
 
 @router.delete(f"{PATH}/{{token_id}}", response_model=Answer[TokenShown], responses=refusals(404))
-def revoke(token_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+def revoke(token_id: IdInPath, caller: CallerDep, services: ServicesDep) -> Response:
     """Revoke a token that has no more permissions than the caller, at once and permanently. Safe to repeat."""
     return answer(
         token_document(

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from automation_pipeline.access.tokens import list_tokens
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.metrics import exposition
-from automation_pipeline.api.parameters import TheCaller, TheServices
+from automation_pipeline.api.parameters import CallerDep, ServicesDep
 from automation_pipeline.api.responses import Answer, answer
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.access import Action
@@ -429,7 +429,7 @@ router = APIRouter(route_class=GuardedRoute, tags=["health"])
 
 
 @router.get("/health", response_model=Live)
-async def live(request: Request, services: TheServices) -> Response:
+async def live(request: Request, services: ServicesDep) -> Response:
     """Whether the process answers."""
     document = {
         "status": "ok",
@@ -446,7 +446,7 @@ async def live(request: Request, services: TheServices) -> Response:
     response_model=Readiness,
     responses={503: {"model": Readiness, "description": "A required system is unavailable"}},
 )
-def ready(services: TheServices) -> Response:
+def ready(services: ServicesDep) -> Response:
     """Whether new work would start: checks the database, Redis if it is configured, and Dagster's
     daemon."""
     found = readiness(services)
@@ -463,13 +463,13 @@ def ready(services: TheServices) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     response_class=Response,
 )
-def metrics(services: TheServices) -> Response:
+def metrics(services: ServicesDep) -> Response:
     """Metrics for Prometheus, without personal data."""
     return Response(exposition(services), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/api/automation/diagnostic", response_model=Answer[Diagnosis])
-def diagnostic(services: TheServices) -> Response:
+def diagnostic(services: ServicesDep) -> Response:
     """The checks of `automation doctor`: whether everything that the system needs is available."""
     found = examine(services)
     return answer(
@@ -481,7 +481,7 @@ def diagnostic(services: TheServices) -> Response:
 
 
 @router.get("/api/auth/me", response_model=Answer[Me], tags=["access"])
-def me(caller: TheCaller) -> Response:
+def me(caller: CallerDep) -> Response:
     """Who the credentials belong to, and what they allow."""
     permissions: dict[str, dict[str, str | None]] = {}
     for permission in caller.grants:

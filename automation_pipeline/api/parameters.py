@@ -36,10 +36,10 @@ async def get_reach(request: Request) -> Reach:
     return cast("Reach", request.state.reach)
 
 
-TheServices = Annotated[Services, Depends(get_services)]
-TheDatabase = Annotated[Database, Depends(get_database)]
-TheCaller = Annotated[Caller, Depends(get_caller)]
-TheReach = Annotated[Reach, Depends(get_reach)]
+ServicesDep = Annotated[Services, Depends(get_services)]
+DatabaseDep = Annotated[Database, Depends(get_database)]
+CallerDep = Annotated[Caller, Depends(get_caller)]
+ReachDep = Annotated[Reach, Depends(get_reach)]
 
 
 class Context(TypedDict):
@@ -50,11 +50,11 @@ class Context(TypedDict):
     actor: str
 
 
-async def get_context(caller: TheCaller, services: TheServices) -> Context:
+async def get_context(caller: CallerDep, services: ServicesDep) -> Context:
     return {"database": services.database, "clock": services.clock, "actor": caller.id}
 
 
-TheContext = Annotated[Context, Depends(get_context)]
+ContextDep = Annotated[Context, Depends(get_context)]
 
 # An id in a path has one spelling, so that the scope check and the endpoint cannot read it differently.
 # Any other spelling is a 400.

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from automation_pipeline.api.bodies import FormOrJson, json_body
 from automation_pipeline.api.errors import AuthenticationError, AuthorizationError
 from automation_pipeline.api.guard import GuardedRoute
-from automation_pipeline.api.parameters import FicheInPath, IdInPath, TheCaller, TheServices
+from automation_pipeline.api.parameters import CallerDep, FicheInPath, IdInPath, ServicesDep
 from automation_pipeline.api.responses import Done, answer_with, refusals
 from automation_pipeline.api.scopes import NOT_ALLOWED, check_channel
 from automation_pipeline.automation.events import job_id
@@ -171,8 +171,8 @@ def authenticate(
             run={"socket_id": "1234.5678", "channel_name": "private-job-automation-run-12"},
         ),
     ],
-    caller: TheCaller,
-    services: TheServices,
+    caller: CallerDep,
+    services: ServicesDep,
 ) -> Response:
     """Authorise a user's browser for a channel whose subject the user may read."""
     if caller.is_machine:
@@ -204,7 +204,7 @@ async def test(
             hello={"channel": "private-global", "event": "notification", "payload": {}},
         ),
     ],
-    services: TheServices,
+    services: ServicesDep,
 ) -> Response:
     """Publish one event to test whether browsers receive it."""
     if isinstance(parse_channel(event.channel), ChannelRefusal):
@@ -219,7 +219,7 @@ async def test(
     response_class=Response,
 )
 async def of_run(
-    run_id: IdInPath, request: Request, services: TheServices, last: LastEventId = None
+    run_id: IdInPath, request: Request, services: ServicesDep, last: LastEventId = None
 ) -> Response:
     """Stream the events of a run from its start, or after `Last-Event-ID`, to its end."""
     run = job_id(run_id)
@@ -243,8 +243,8 @@ async def of_run(
 async def of_fiche(
     fiche_id: FicheInPath,
     request: Request,
-    caller: TheCaller,
-    services: TheServices,
+    caller: CallerDep,
+    services: ServicesDep,
     last: LastEventId = None,
 ) -> Response:
     """Stream the events of a fiche from now on, or after `Last-Event-ID`."""

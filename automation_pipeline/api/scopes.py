@@ -11,13 +11,13 @@ from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.parameters import (
     ID,
     NO_ID,
+    CallerDep,
     Context,
+    ContextDep,
     OrgFilter,
     ScheduleInPath,
+    ServicesDep,
     TargetOrg,
-    TheCaller,
-    TheContext,
-    TheServices,
 )
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.audits.queries.audits import fiche_of_audit, is_audit_visible
@@ -218,12 +218,12 @@ def narrowed(within: OrgScope, org_id: str | None) -> OrgScope | None:
     return OrgScope(org_id) if within.includes(org_id) else None
 
 
-async def get_within(request: Request) -> OrgScope:
+async def get_org_scope(request: Request) -> OrgScope:
     return cast("OrgScope", request.state.within)
 
 
 # Only for routes with the rule BY_ORGANISATION, because the guard sets it only there.
-TheWithin = Annotated[OrgScope, Depends(get_within)]
+OrgScopeDep = Annotated[OrgScope, Depends(get_org_scope)]
 
 
 class OrgContext(Context):
@@ -232,14 +232,14 @@ class OrgContext(Context):
     within: OrgScope
 
 
-async def get_org_context(context: TheContext, within: TheWithin) -> OrgContext:
+async def get_org_context(context: ContextDep, within: OrgScopeDep) -> OrgContext:
     return {**context, "within": within}
 
 
-TheOrgContext = Annotated[OrgContext, Depends(get_org_context)]
+OrgContextDep = Annotated[OrgContext, Depends(get_org_context)]
 
 
-async def get_call_origins(services: TheServices) -> Collection[str]:
+async def get_call_origins(services: ServicesDep) -> Collection[str]:
     return services.settings.org_jobs_https_allowed_origins
 
 
@@ -248,7 +248,7 @@ CallOrigins = Annotated[Collection[str], Depends(get_call_origins)]
 
 
 def get_startable(
-    org_schedule_id: ScheduleInPath, caller: TheCaller, within: TheWithin, services: TheServices
+    org_schedule_id: ScheduleInPath, caller: CallerDep, within: OrgScopeDep, services: ServicesDep
 ) -> str:
     """Raises NotFoundError for a missing schedule, and AuthorizationError for a type of job that the
     caller may not start."""
@@ -262,7 +262,7 @@ StartableSchedule = Annotated[str, Depends(get_startable)]
 
 
 def get_required_org(
-    caller: TheCaller, within: TheWithin, services: TheServices, org: TargetOrg = None
+    caller: CallerDep, within: OrgScopeDep, services: ServicesDep, org: TargetOrg = None
 ) -> str:
     """Return the organisation of a new object. Raises the same NotFoundError for one out of reach as for a
     missing one."""
@@ -277,7 +277,7 @@ RequiredOrg = Annotated[str, Depends(get_required_org)]
 
 
 def get_optional_org(
-    caller: TheCaller, within: TheWithin, services: TheServices, org: OrgFilter = None
+    caller: CallerDep, within: OrgScopeDep, services: ServicesDep, org: OrgFilter = None
 ) -> str | None:
     """Return None if neither the token nor the query names an organisation."""
     if org is None and caller.org_id is None:

@@ -18,12 +18,12 @@ from automation_pipeline.api.errors import CORRELATION_ID
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
+    CallerDep,
+    DatabaseDep,
     IdInPath,
     Limit,
     Offset,
-    TheCaller,
-    TheDatabase,
-    TheServices,
+    ServicesDep,
 )
 from automation_pipeline.api.responses import COMMON, refusals
 from automation_pipeline.bootstrap import Services
@@ -178,8 +178,8 @@ def requester_of(caller: Caller) -> Requester:
 async def create(
     request: Request,
     body: Annotated[JsonObject, json_body(RequestInput, danone=DANONE, head_office=HEAD_OFFICE)],
-    caller: TheCaller,
-    services: TheServices,
+    caller: CallerDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Request a company by its SIREN or SIRET. Data younger than 30 days is returned at once.
@@ -227,8 +227,8 @@ async def create(
 
 @requests.get(PATH)
 def list_(
-    caller: TheCaller,
-    database: TheDatabase,
+    caller: CallerDep,
+    database: DatabaseDep,
     siren: OfSiren = None,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -240,7 +240,7 @@ def list_(
 
 
 @requests.get(ONE, responses=NOT_FOUND, openapi_extra=WITH_CORRELATION)
-def show(request_id: IdInPath, caller: TheCaller, services: TheServices) -> RequestShown:
+def show(request_id: IdInPath, caller: CallerDep, services: ServicesDep) -> RequestShown:
     """Show one request with the current data of its company. Stale or missing data starts a
     refresh: `enrichment_running` is then true, and a later call returns the result."""
     return open_request(
@@ -254,7 +254,7 @@ def show(request_id: IdInPath, caller: TheCaller, services: TheServices) -> Requ
 
 @requests.get(f"{ONE}/jobs", responses=NOT_FOUND)
 def jobs(
-    request_id: IdInPath, caller: TheCaller, database: TheDatabase, limit: Limit = 20
+    request_id: IdInPath, caller: CallerDep, database: DatabaseDep, limit: Limit = 20
 ) -> EnrichmentJobsShown:
     """List the enrichments of the request's company, newest first, with the result of each source
     and the changes."""
@@ -270,7 +270,7 @@ def jobs(
     openapi_extra=WITH_CORRELATION,
 )
 def refresh(
-    request_id: IdInPath, caller: TheCaller, services: TheServices, once: OncePerKey
+    request_id: IdInPath, caller: CallerDep, services: ServicesDep, once: OncePerKey
 ) -> Response:
     """Refresh the company even if its data is fresh. Allowed once per 15 minutes and company; a
     failed company can be refreshed at any time."""
@@ -303,7 +303,7 @@ def _answered(
 
 
 @companies.get("/v1/companies/{siren}", name="show", responses=NOT_FOUND)
-def show_company(siren: SirenInPath, database: TheDatabase) -> CompanyShown:
+def show_company(siren: SirenInPath, database: DatabaseDep) -> CompanyShown:
     """Show the last snapshot of a company with the source of each field. This endpoint calls no register."""
     company = database.read(find_companies, [siren]).get(siren)
     if company is None:
@@ -312,7 +312,7 @@ def show_company(siren: SirenInPath, database: TheDatabase) -> CompanyShown:
 
 
 @companies.get("/v1/sources")
-def sources(services: TheServices) -> SourcesShown:
+def sources(services: ServicesDep) -> SourcesShown:
     """Show the status of the sources: which are configured, which are paused and until when, and
     their calls of today (UTC)."""
     configured, now = (services.registries.sources, services.clock.now())

@@ -14,12 +14,12 @@ from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.errors import AuthorizationError, upstream_errors
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.parameters import (
+    CallerDep,
+    DatabaseDep,
     FicheInPath,
     Offset,
-    TheCaller,
-    TheDatabase,
-    TheReach,
-    TheServices,
+    ReachDep,
+    ServicesDep,
     day_parameters,
 )
 from automation_pipeline.api.permissions import Entity
@@ -360,9 +360,9 @@ JobIdInQuery = Annotated[
 )
 def by_date_range(  # noqa: PLR0913  one parameter per query field
     request: Request,
-    caller: TheCaller,
-    reach: TheReach,
-    services: TheServices,
+    caller: CallerDep,
+    reach: ReachDep,
+    services: ServicesDep,
     *,
     webhook_url: Annotated[str | None, Query(alias="webhookUrl", max_length=2000)] = None,
     webhook_secret: Annotated[
@@ -406,7 +406,7 @@ def by_date_range(  # noqa: PLR0913  one parameter per query field
 
 
 @router.get(f"{PATH}/webhooks/fiches", response_model=Polled, responses=refusals(404))
-def poll(job_id: JobIdInQuery, reach: TheReach, database: TheDatabase) -> Response:
+def poll(job_id: JobIdInQuery, reach: ReachDep, database: DatabaseDep) -> Response:
     """Show the current webhook payload of a job, with the first fiches that it has fetched."""
     polled = database.read(poll_document, job_id, reach)
     return answer_with(
@@ -419,8 +419,8 @@ def poll(job_id: JobIdInQuery, reach: TheReach, database: TheDatabase) -> Respon
 
 @router.get(f"{PATH}/jobs", response_model=Listing[JobShown])
 def jobs(
-    reach: TheReach,
-    database: TheDatabase,
+    reach: ReachDep,
+    database: DatabaseDep,
     status: JobStatus | None = None,
     limit: Annotated[int, Query(ge=1, le=100, description="The maximum number of jobs.")] = 20,
     offset: Offset = 0,
@@ -430,7 +430,7 @@ def jobs(
 
 
 @router.get(f"{PATH}/jobs/{{job_id}}", response_model=Answer[JobDetail], responses=refusals(404))
-def job(job_id: JobId, reach: TheReach, database: TheDatabase) -> Response:
+def job(job_id: JobId, reach: ReachDep, database: DatabaseDep) -> Response:
     """Show one fetch job with the last deliveries of its webhook."""
     return answer(database.read(job_document, job_id, reach))
 
@@ -461,9 +461,9 @@ def _meta(status: RangeStatus) -> dict[str, object]:
 )
 async def search(
     request: Request,
-    caller: TheCaller,
-    reach: TheReach,
-    services: TheServices,
+    caller: CallerDep,
+    reach: ReachDep,
+    services: ServicesDep,
     include_status: Annotated[
         bool, Query(alias="includeStatus", description="Include the status of each fiche.")
     ] = True,
@@ -495,8 +495,8 @@ async def search(
 @router.post(f"{PATH}/status/batch", response_model=Answer[dict[str, FicheStatus]])
 def batch(
     body: Annotated[JsonObject, json_body(FicheStatusInput, some=SOME)],
-    reach: TheReach,
-    database: TheDatabase,
+    reach: ReachDep,
+    database: DatabaseDep,
 ) -> Response:
     """List the status of these fiches. Hidden and unknown fiches have an empty status."""
     return answer(database.read(fiche_statuses, parse_status_request(body).fiche_ids, reach))
@@ -509,8 +509,8 @@ def batch(
 )
 def by_date(
     request: Request,
-    reach: TheReach,
-    database: TheDatabase,
+    reach: ReachDep,
+    database: DatabaseDep,
     limit: MostFiches = 10_000,
     offset: FirstFiche = 0,
 ) -> Response:
@@ -523,9 +523,9 @@ def by_date(
 @router.get(OF_FICHE, response_model=FicheDetails, responses=refusals(404, 502))
 async def show(
     fiche_id: FicheInPath,
-    caller: TheCaller,
-    reach: TheReach,
-    services: TheServices,
+    caller: CallerDep,
+    reach: ReachDep,
+    services: ServicesDep,
     refresh: Annotated[
         bool, Query(description="Fetch the fiche from the CRM now; needs fiches.write.")
     ] = False,
@@ -556,13 +556,13 @@ async def show(
 
 
 @router.get(f"{OF_FICHE}/cache", response_model=Answer[CacheRow], responses=refusals(404))
-def cache(fiche_id: FicheInPath, reach: TheReach, database: TheDatabase) -> Response:
+def cache(fiche_id: FicheInPath, reach: ReachDep, database: DatabaseDep) -> Response:
     """Show a summary of the stored data of a fiche."""
     return answer(database.read(cache_row, fiche_id, reach))
 
 
 @router.get(f"{OF_FICHE}/status", response_model=Answer[FicheStatus], responses=refusals(404))
-def status(fiche_id: FicheInPath, reach: TheReach, database: TheDatabase) -> Response:
+def status(fiche_id: FicheInPath, reach: ReachDep, database: DatabaseDep) -> Response:
     """Show the status of one fiche."""
     return answer(database.read(fiche_status, fiche_id, reach))
 
@@ -573,7 +573,7 @@ def status(fiche_id: FicheInPath, reach: TheReach, database: TheDatabase) -> Res
     responses=refusals(404),
     tags=["recordings"],
 )
-def recordings(fiche_id: FicheInPath, reach: TheReach, database: TheDatabase) -> Response:
+def recordings(fiche_id: FicheInPath, reach: ReachDep, database: DatabaseDep) -> Response:
     """List the recordings of a fiche, oldest first."""
     rows = database.read(recordings_of, fiche_id, reach)
     return answer(rows, count=len(rows))
@@ -592,7 +592,7 @@ def _check_may_refresh(fiche_id: str, caller: Caller, services: Services) -> Non
     response_model=Answer[dict[str, Any]],  # Any: JSON
     responses=refusals(404),
 )
-def mirror(fiche_id: FicheInPath, caller: TheCaller, database: TheDatabase) -> Response:
+def mirror(fiche_id: FicheInPath, caller: CallerDep, database: DatabaseDep) -> Response:
     """Show a stored fiche, without a call to the CRM. Only callers who may read recordings see
     their addresses and transcripts."""
     with database.reading() as session:

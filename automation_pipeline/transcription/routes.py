@@ -12,10 +12,10 @@ from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
+    DatabaseDep,
     FicheInPath,
-    TheDatabase,
-    TheReach,
-    TheServices,
+    ReachDep,
+    ServicesDep,
     query_parameters,
 )
 from automation_pipeline.api.responses import (
@@ -147,8 +147,8 @@ CallInPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.:-]{1,200}$", examples=[
 @router.post(f"{PATH}/batch", response_model=TranscriptionsQueued, responses=refusals(404, 409))
 def batch(
     body: Annotated[JsonObject, json_body(TranscriptionBatchInput, two=BATCH_EXAMPLE)],
-    reach: TheReach,
-    services: TheServices,
+    reach: ReachDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Request transcripts of many fiches. A fiche is requested once per day, unless its last
@@ -182,7 +182,7 @@ def batch(
 @router.post(OF_FICHE, response_model=TranscriptionQueued, responses=refusals(404, 409))
 def ask(
     fiche_id: FicheInPath,
-    services: TheServices,
+    services: ServicesDep,
     once: OncePerKey,
     priority: Annotated[
         str, Query(description="high, normal or low; anything else is normal.")
@@ -211,7 +211,7 @@ def ask(
 @router.get(
     f"{OF_FICHE}/status", response_model=Answer[FicheTranscription], responses=refusals(404)
 )
-def status(fiche_id: FicheInPath, database: TheDatabase) -> Response:
+def status(fiche_id: FicheInPath, database: DatabaseDep) -> Response:
     """Show which calls of a fiche have a transcript, and its last run: counts, and the worker of
     each recording."""
     return answer(
@@ -227,7 +227,7 @@ def status(fiche_id: FicheInPath, database: TheDatabase) -> Response:
     responses=refusals(404),
     openapi_extra=query_parameters(LogQuery),
 )
-def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Response:
+def logs(fiche_id: FicheInPath, request: Request, services: ServicesDep) -> Response:
     """List the log entries of the fiche's transcription, oldest first."""
     query = parse_log_query(dict(request.query_params))
     lines, total = services.database.read(
@@ -248,6 +248,6 @@ def logs(fiche_id: FicheInPath, request: Request, services: TheServices) -> Resp
     response_model=Answer[RecordingShown],
     responses=refusals(404),
 )
-def recording(fiche_id: FicheInPath, call_id: CallInPath, database: TheDatabase) -> Response:
+def recording(fiche_id: FicheInPath, call_id: CallInPath, database: DatabaseDep) -> Response:
     """Show one call with its transcript."""
     return answer(database.read(recording_document, fiche_id, call_id))

@@ -11,15 +11,15 @@ from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.openapi import EMPTY_IS_NOT_GIVEN
 from automation_pipeline.api.parameters import (
+    CallerDep,
+    DatabaseDep,
     FicheInPath,
     IdInPath,
     Limit,
     Offset,
     Pagination,
-    TheCaller,
-    TheDatabase,
-    TheReach,
-    TheServices,
+    ReachDep,
+    ServicesDep,
     pagination,
 )
 from automation_pipeline.api.responses import (
@@ -248,7 +248,7 @@ POINT = f"{STEP}/control-points/{{point}}"
 
 @router.get(PATH, response_model=AuditList, openapi_extra=EMPTY_IS_NOT_GIVEN)
 def list_(
-    chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices
+    chosen: Annotated[AuditFilter, Query()], reach: ReachDep, services: ServicesDep
 ) -> Response:
     """List audits, without their steps. Lists in parameters are separated by commas."""
     audits, total = services.database.read(list_audits, chosen, _scope(reach, services))
@@ -257,7 +257,7 @@ def list_(
 
 @router.get(f"{PATH}/grouped", response_model=AuditGroups, openapi_extra=EMPTY_IS_NOT_GIVEN)
 def grouped(
-    chosen: Annotated[AuditGrouping, Query()], reach: TheReach, services: TheServices
+    chosen: Annotated[AuditGrouping, Query()], reach: ReachDep, services: ServicesDep
 ) -> Response:
     """Count audits by group, the largest groups first; days and scores are in chronological and
     numerical order."""
@@ -274,7 +274,7 @@ def grouped(
     f"{PATH}/grouped-by-fiches", response_model=AuditedFiches, openapi_extra=EMPTY_IS_NOT_GIVEN
 )
 def grouped_by_fiches(
-    chosen: Annotated[AuditFilter, Query()], reach: TheReach, services: TheServices
+    chosen: Annotated[AuditFilter, Query()], reach: ReachDep, services: ServicesDep
 ) -> Response:
     """List fiches with their audits. Pages count fiches."""
     fiches, total = services.database.read(list_by_fiche, chosen, _scope(reach, services))
@@ -289,7 +289,7 @@ def statuses() -> Response:
 
 @router.get(f"{PATH}/by-fiche/{{fiche_id}}", response_model=AuditsOfFiche, responses=refusals(404))
 def of_fiche(
-    fiche_id: FicheInPath, database: TheDatabase, *, include_details: bool = True
+    fiche_id: FicheInPath, database: DatabaseDep, *, include_details: bool = True
 ) -> Response:
     """List the latest audit of a fiche per configuration, newest first, with the steps unless
     `include_details` is false."""
@@ -298,7 +298,7 @@ def of_fiche(
 
 
 @router.get(ONE, response_model=Answer[AuditDetail], responses=refusals(404))
-def show(audit_id: IdInPath, database: TheDatabase) -> Response:
+def show(audit_id: IdInPath, database: DatabaseDep) -> Response:
     """Show one audit with all its findings. A deleted audit has a `deletedAt`."""
     return answer(database.read(audit_document, audit_id))
 
@@ -307,8 +307,8 @@ def show(audit_id: IdInPath, database: TheDatabase) -> Response:
 def update(
     audit_id: IdInPath,
     change: Annotated[AuditChange, json_body(AuditChange, INVALID_CHANGE, noted=CHANGE_EXAMPLE)],
-    caller: TheCaller,
-    database: TheDatabase,
+    caller: CallerDep,
+    database: DatabaseDep,
 ) -> Response:
     """Change the annotations of an audit; null clears a field, omitted fields stay. `deleted:
     false` restores the audit."""
@@ -317,7 +317,7 @@ def update(
 
 
 @router.delete(ONE, response_model=Done, responses=refusals(404))
-def delete(audit_id: IdInPath, database: TheDatabase) -> Response:
+def delete(audit_id: IdInPath, database: DatabaseDep) -> Response:
     """Mark an audit as deleted. It stays stored, and the newest remaining completed audit becomes
     the latest."""
     set_audit_deleted(audit_id, deleted=True, database=database)
@@ -327,7 +327,7 @@ def delete(audit_id: IdInPath, database: TheDatabase) -> Response:
 @router.get(f"{ONE}/logs", response_model=WorkflowLines, responses=refusals(404))
 def logs(
     audit_id: IdInPath,
-    database: TheDatabase,
+    database: DatabaseDep,
     level: Annotated[LogLevel | None, Query(description="Only entries of this level.")] = None,
     limit: Limit = 200,
     offset: Offset = 0,
@@ -339,7 +339,7 @@ def logs(
 
 @router.get(POINT, response_model=Answer[PointShown], responses=refusals(404))
 def control_point(
-    audit_id: IdInPath, position: IdInPath, point: IdInPath, database: TheDatabase
+    audit_id: IdInPath, position: IdInPath, point: IdInPath, database: DatabaseDep
 ) -> Response:
     """Show one control point with its evidence. Both positions count from 1."""
     return answer(database.read(control_point_document, audit_id, position, point))
@@ -350,8 +350,8 @@ def review_step(
     audit_id: IdInPath,
     position: IdInPath,
     body: Annotated[JsonObject, json_body(StepReview, overruled=STEP_REVIEW_EXAMPLE)],
-    caller: TheCaller,
-    database: TheDatabase,
+    caller: CallerDep,
+    database: DatabaseDep,
 ) -> Response:
     """Overrule a step of a completed audit. The caller is the reviewer; a machine token may name
     another reviewer."""
@@ -370,8 +370,8 @@ def review_control_point(
     position: IdInPath,
     point: IdInPath,
     body: Annotated[JsonObject, json_body(PointReview, overruled=POINT_REVIEW_EXAMPLE)],
-    caller: TheCaller,
-    database: TheDatabase,
+    caller: CallerDep,
+    database: DatabaseDep,
 ) -> Response:
     """Overrule one control point of a completed audit. The caller is the reviewer; a machine token
     may name another reviewer."""

@@ -11,12 +11,12 @@ from automation_pipeline.api.bodies import JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
+    CallerDep,
+    DatabaseDep,
     IdInPath,
     Limit,
     Offset,
-    TheCaller,
-    TheDatabase,
-    TheServices,
+    ServicesDep,
 )
 from automation_pipeline.api.responses import (
     Answer,
@@ -118,7 +118,7 @@ WithStats = Annotated[bool, Query(description="Include the statistics of the aud
 
 @router.get(PATH, response_model=Listing[ConfigShown])
 def list_(
-    database: TheDatabase,
+    database: DatabaseDep,
     *,
     include_inactive: Annotated[
         bool, Query(description="Include deactivated configurations.")
@@ -143,8 +143,8 @@ def list_(
 @router.post(PATH, status_code=201, response_model=Answer[ConfigCreated], responses=refusals(409))
 def create(
     body: Annotated[JsonObject, json_body(ConfigDocument, sales=CONFIG_EXAMPLE)],
-    caller: TheCaller,
-    services: TheServices,
+    caller: CallerDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Store a new configuration. The positions of its steps are 1 to n."""
@@ -164,7 +164,7 @@ def change_step(
     body: Annotated[
         JsonObject, json_body(ConfigStepDocument, partial=True, weigh=STEP_CHANGE_EXAMPLE)
     ],
-    services: TheServices,
+    services: ServicesDep,
 ) -> Response:
     """Change the given fields of a step; null clears a field. The only free position is the last
     one: `reorder` changes the order."""
@@ -174,7 +174,7 @@ def change_step(
 
 
 @router.delete(STEP_PATH, response_model=Done, responses=refusals(404, 409))
-def remove_step(step_id: IdInPath, services: TheServices) -> Response:
+def remove_step(step_id: IdInPath, services: ServicesDep) -> Response:
     """Delete a step. The following steps move up. The only step of a configuration cannot be deleted."""
     delete_step(step_id, database=services.database, clock=services.clock)
     return answer_with(message="Audit step deleted")
@@ -182,7 +182,7 @@ def remove_step(step_id: IdInPath, services: TheServices) -> Response:
 
 @router.get(ONE, response_model=Answer[ConfigShown], responses=refusals(404))
 def show(
-    config_id: IdInPath, database: TheDatabase, *, include_stats: WithStats = False
+    config_id: IdInPath, database: DatabaseDep, *, include_stats: WithStats = False
 ) -> Response:
     """Show one configuration with its steps."""
     return answer(database.read(config_view, config_id, include_stats=include_stats).document())
@@ -192,8 +192,8 @@ def show(
 def update(
     config_id: IdInPath,
     body: Annotated[JsonObject, json_body(ConfigDocument, partial=True, retire=CHANGE_EXAMPLE)],
-    caller: TheCaller,
-    services: TheServices,
+    caller: CallerDep,
+    services: ServicesDep,
 ) -> Response:
     """Change the given fields; null clears a field. Given steps replace all steps and get new ids.
     Running audits keep the version that they started with."""
@@ -209,7 +209,7 @@ def update(
 
 
 @router.delete(ONE, response_model=Done, responses=refusals(404, 409))
-def delete(config_id: IdInPath, database: TheDatabase) -> Response:
+def delete(config_id: IdInPath, database: DatabaseDep) -> Response:
     """Delete a configuration without audits. Deactivate a configuration with audits instead."""
     delete_config(config_id, database=database)
     return answer_with(message="Audit config deleted")
@@ -224,7 +224,7 @@ def delete(config_id: IdInPath, database: TheDatabase) -> Response:
 def append_step(
     config_id: IdInPath,
     body: Annotated[JsonObject, json_body(NewStepDocument, notice=STEP_EXAMPLE)],
-    services: TheServices,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Add a step at the end or, with a position, at a free position."""
@@ -242,7 +242,7 @@ def append_step(
 def reorder(
     config_id: IdInPath,
     given: Annotated[StepOrder, json_body(StepOrder, "Invalid step order", turned=ORDER_EXAMPLE)],
-    services: TheServices,
+    services: ServicesDep,
 ) -> Response:
     """Reorder the steps. The request names every step once."""
     return answer(
@@ -255,7 +255,7 @@ def reorder(
 
 
 @router.get(f"{ONE}/validate", response_model=Answer[Validity], responses=refusals(404))
-def validate(config_id: IdInPath, database: TheDatabase) -> Response:
+def validate(config_id: IdInPath, database: DatabaseDep) -> Response:
     """Check a stored configuration against the rules for new ones."""
     faults = validate_config(config_id, database=database)
     return answer(
@@ -267,7 +267,7 @@ def validate(config_id: IdInPath, database: TheDatabase) -> Response:
 
 
 @router.get(f"{ONE}/stats", response_model=Answer[ConfigStats], responses=refusals(404))
-def stats(config_id: IdInPath, database: TheDatabase) -> Response:
+def stats(config_id: IdInPath, database: DatabaseDep) -> Response:
     """Show statistics of its audits without the deleted ones. Averages and the rate count completed audits."""
     found = database.read(stats_of, [config_id])
     if config_id not in found:
@@ -278,8 +278,8 @@ def stats(config_id: IdInPath, database: TheDatabase) -> Response:
 @router.post(f"{PATH}/import", response_model=Answer[ConfigImported], responses=refusals(409))
 def import_(
     body: Annotated[JsonObject, json_body(ConfigDocument, sales=CONFIG_EXAMPLE)],
-    caller: TheCaller,
-    services: TheServices,
+    caller: CallerDep,
+    services: ServicesDep,
     once: OncePerKey,
     *,
     update: Annotated[

@@ -11,11 +11,11 @@ from automation_pipeline.api.bodies import JsonBody, JsonObject, json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
+    CallerDep,
+    DatabaseDep,
     IdInPath,
-    TheCaller,
-    TheDatabase,
-    TheReach,
-    TheServices,
+    ReachDep,
+    ServicesDep,
 )
 from automation_pipeline.api.responses import Answer, Done, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_links
@@ -248,9 +248,9 @@ def ask(
             of_an_automation=LINKED_EXAMPLE,
         ),
     ],
-    caller: TheCaller,
-    reach: TheReach,
-    services: TheServices,
+    caller: CallerDep,
+    reach: ReachDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Request an audit, which may belong to an automation."""
@@ -273,9 +273,9 @@ def run(
         RunAuditInput,
         json_body(RunAuditInput, INVALID_REQUEST, reader=AuditBody, plain=AUDIT_EXAMPLE),
     ],
-    caller: TheCaller,
-    reach: TheReach,
-    services: TheServices,
+    caller: CallerDep,
+    reach: ReachDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Request an audit of one fiche by one configuration."""
@@ -294,9 +294,9 @@ def run_latest(
         LatestAuditInput,
         json_body(LatestAuditInput, INVALID_REQUEST, reader=AuditBody, plain=LATEST_EXAMPLE),
     ],
-    caller: TheCaller,
-    reach: TheReach,
-    services: TheServices,
+    caller: CallerDep,
+    reach: ReachDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Request an audit by the newest active configuration."""
@@ -323,9 +323,9 @@ def batch(
     given: Annotated[
         AuditBatchInput, json_body(AuditBatchInput, INVALID_REQUEST, two=BATCH_EXAMPLE)
     ],
-    caller: TheCaller,
-    reach: TheReach,
-    services: TheServices,
+    caller: CallerDep,
+    reach: ReachDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Request audits of many fiches as one batch. Without a configuration, the newest active one applies."""
@@ -360,7 +360,7 @@ def rerun_step(
         RerunInput,
         json_body(RerunInput, INVALID_REQUEST, required=False, instructions=RERUN_EXAMPLE),
     ],
-    services: TheServices,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Judge a step again. Its audit must be completed."""
@@ -376,7 +376,7 @@ def rerun_point(
         RerunInput,
         json_body(RerunInput, INVALID_REQUEST, required=False, instructions=RERUN_EXAMPLE),
     ],
-    services: TheServices,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Judge one control point again. Its audit must be completed."""
@@ -431,7 +431,7 @@ def _rerun(location: StepLocation, given: RerunInput, services: Services) -> Res
 @status_router.get(
     f"{STATUS_PATH}/transcriptions", response_model=Answer[list[TranscriptionRequest]]
 )
-def transcriptions(key: Keys, reach: TheReach, services: TheServices) -> Response:
+def transcriptions(key: Keys, reach: ReachDep, services: ServicesDep) -> Response:
     """Show the status of requested transcriptions. `key` is the `event_id` of the response to the request."""
     with services.database.reading() as session:
         filed = _filed(session, key, TRANSCRIPTION_JOB, reach)
@@ -452,7 +452,7 @@ def transcriptions(key: Keys, reach: TheReach, services: TheServices) -> Respons
 
 
 @status_router.get(f"{STATUS_PATH}/audits", response_model=Answer[list[AuditRequest]])
-def audits(key: Keys, reach: TheReach, database: TheDatabase) -> Response:
+def audits(key: Keys, reach: ReachDep, database: DatabaseDep) -> Response:
     """Show the status of requested audits. `key` is the `event_id` of the response to the request."""
     with database.reading() as session:
         filed = _filed(session, key, AUDIT_JOB, reach)
@@ -466,7 +466,7 @@ def audits(key: Keys, reach: TheReach, database: TheDatabase) -> Response:
 
 
 @status_router.get(f"{STATUS_PATH}/reruns", response_model=Answer[list[RerunRequest]])
-def reruns(key: Keys, reach: TheReach, database: TheDatabase) -> Response:
+def reruns(key: Keys, reach: ReachDep, database: DatabaseDep) -> Response:
     """Show the status of requested reruns. `key` is the `rerun_id` of the response to the request."""
     with database.reading() as session:
         filed = _filed(session, key, RERUN_JOB, reach)

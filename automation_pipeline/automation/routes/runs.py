@@ -12,12 +12,12 @@ from automation_pipeline.api.errors import AuthorizationError
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
+    DatabaseDep,
     IdInPath,
     Limit,
     Offset,
-    TheDatabase,
-    TheReach,
-    TheServices,
+    ReachDep,
+    ServicesDep,
 )
 from automation_pipeline.api.permissions import Entity
 from automation_pipeline.api.responses import (
@@ -150,8 +150,8 @@ def trigger(
         TriggerInput,
         json_body(TriggerInput, "Invalid trigger automation data", chosen=TRIGGER_EXAMPLE),
     ],
-    reach: TheReach,
-    services: TheServices,
+    reach: ReachDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Request a run. Dagster's daemon starts it within seconds; the answer contains its id."""
@@ -180,8 +180,8 @@ def trigger(
 
 @router.get(PATH, response_model=Listing[Run])
 def list_(
-    reach: TheReach,
-    database: TheDatabase,
+    reach: ReachDep,
+    database: DatabaseDep,
     status: Statuses = None,
     limit: Limit = 20,
     offset: Offset = 0,
@@ -200,8 +200,8 @@ def list_(
 )
 def of_schedule(
     schedule_id: IdInPath,
-    reach: TheReach,
-    database: TheDatabase,
+    reach: ReachDep,
+    database: DatabaseDep,
     status: Statuses = None,
     limit: Limit = 20,
     offset: Offset = 0,
@@ -215,7 +215,7 @@ def of_schedule(
 
 
 @router.get(f"{PATH}/{{run_id}}", response_model=Answer[RunDetail], responses=refusals(404))
-def show(run_id: IdInPath, reach: TheReach, database: TheDatabase) -> Response:
+def show(run_id: IdInPath, reach: ReachDep, database: DatabaseDep) -> Response:
     """Show one run: its status, its progress, the reasons of ignored and failed fiches, and its
     first log lines."""
     detail = database.read(run_detail, run_id, first_logs=FIRST_LOGS, with_fiche_ids=reach.is_whole)
@@ -225,8 +225,8 @@ def show(run_id: IdInPath, reach: TheReach, database: TheDatabase) -> Response:
 @router.get(f"{PATH}/{{run_id}}/logs", response_model=Listing[LogShown], responses=refusals(404))
 def logs(  # noqa: PLR0913  the filters of the list, by name
     run_id: IdInPath,
-    reach: TheReach,
-    database: TheDatabase,
+    reach: ReachDep,
+    database: DatabaseDep,
     *,
     level: LogLevel = LogLevel.DEBUG,
     after: After = 0,
@@ -253,8 +253,8 @@ def logs(  # noqa: PLR0913  the filters of the list, by name
 )
 def fiches(
     run_id: IdInPath,
-    reach: TheReach,
-    database: TheDatabase,
+    reach: ReachDep,
+    database: DatabaseDep,
     status: OutcomeStatus | None = None,
     limit: Limit = 100,
     offset: Offset = 0,
@@ -278,7 +278,7 @@ def cancel(
             wrong_day={"reason": "The wrong day was picked"},
         ),
     ],
-    services: TheServices,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Cancel a waiting or active run; its unfinished fiches are ignored. Dagster stops within
@@ -293,7 +293,7 @@ def cancel(
 
 
 @router.post(f"{PATH}/{{run_id}}/retry", response_model=Retried, responses=refusals(404, 409))
-def retry(run_id: IdInPath, services: TheServices, once: OncePerKey) -> Response:
+def retry(run_id: IdInPath, services: ServicesDep, once: OncePerKey) -> Response:
     """Request a new run over the fiches that failed in this run or, if it was cancelled, did not
     finish."""
 
@@ -314,7 +314,7 @@ def retry(run_id: IdInPath, services: TheServices, once: OncePerKey) -> Response
     response_model=Answer[dict[str, Any]],  # Any: JSON
     responses=refusals(404),
 )
-def report(run_id: IdInPath, reach: TheReach, database: TheDatabase) -> Response:
+def report(run_id: IdInPath, reach: ReachDep, database: DatabaseDep) -> Response:
     """Show the report of a run, including the quotations of its audits. `automation runs report`
     writes the same data as an HTML page."""
     if not reach.is_whole:

@@ -15,13 +15,13 @@ from automation_pipeline.api.errors import upstream_errors
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
+    CallerDep,
+    DatabaseDep,
     IdInPath,
     Limit,
     Offset,
-    TheCaller,
-    TheDatabase,
-    TheReach,
-    TheServices,
+    ReachDep,
+    ServicesDep,
 )
 from automation_pipeline.api.responses import Answer, Done, answer, answer_with, refusals
 from automation_pipeline.api.scopes import check_selection, with_creator, without_creator
@@ -107,9 +107,9 @@ After = Annotated[
 @router.post(PATH, status_code=201, response_model=Answer[ScheduleShown], responses=refusals(409))
 def create(
     body: Annotated[JsonObject, json_body(ScheduleInput, nightly=SCHEDULE_EXAMPLE)],
-    caller: TheCaller,
-    reach: TheReach,
-    services: TheServices,
+    caller: CallerDep,
+    reach: ReachDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Store a new schedule."""
@@ -133,8 +133,8 @@ def create(
 
 @router.get(PATH, response_model=ScheduleList)
 def list_(
-    reach: TheReach,
-    services: TheServices,
+    reach: ReachDep,
+    services: ServicesDep,
     *,
     include_inactive: bool = False,
     limit: Limit = 1000,
@@ -151,7 +151,7 @@ def list_(
 @router.get(
     f"{PATH}/{{schedule_id}}", response_model=Answer[ScheduleWithRuns], responses=refusals(404)
 )
-def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
+def show(schedule_id: IdInPath, reach: ReachDep, services: ServicesDep) -> Response:
     """Show one schedule with its last runs."""
     with services.database.reading() as session:
         schedule = get_schedule(session, schedule_id)
@@ -170,9 +170,9 @@ def show(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Respo
 def update(
     schedule_id: IdInPath,
     body: Annotated[JsonObject, json_body(ScheduleInput, partial=True, later=CHANGE_EXAMPLE)],
-    caller: TheCaller,
-    reach: TheReach,
-    services: TheServices,
+    caller: CallerDep,
+    reach: ReachDep,
+    services: ServicesDep,
 ) -> Response:
     """Change the fields that the request names. Null clears a field; a selection is replaced as a
     whole."""
@@ -191,7 +191,7 @@ def update(
 
 
 @router.delete(f"{PATH}/{{schedule_id}}", response_model=Done, responses=refusals(404, 409))
-def delete(schedule_id: IdInPath, database: TheDatabase) -> Response:
+def delete(schedule_id: IdInPath, database: DatabaseDep) -> Response:
     """Delete a schedule. Its runs with their outcomes, logs and audits stay readable."""
     delete_schedule(schedule_id, database=database)
     return answer_with(message="Schedule deleted successfully")
@@ -213,7 +213,7 @@ def pause(
             holidays={"reason": "Closed until January"},
         ),
     ],
-    services: TheServices,
+    services: ServicesDep,
 ) -> Response:
     """Start no more runs of the schedule until it is resumed. An active run continues."""
     return _schedule_answer(
@@ -229,7 +229,7 @@ def pause(
     response_model=Answer[ScheduleShown],
     responses=refusals(404, 409),
 )
-def resume(schedule_id: IdInPath, services: TheServices) -> Response:
+def resume(schedule_id: IdInPath, services: ServicesDep) -> Response:
     """Resume a paused schedule. Due times during the pause do not run."""
     return _schedule_answer(
         resume_schedule(schedule_id, database=services.database, clock=services.clock), services
@@ -241,7 +241,7 @@ def resume(schedule_id: IdInPath, services: TheServices) -> Response:
     response_model=Answer[Skipped],
     responses=refusals(404, 409),
 )
-def skip(schedule_id: IdInPath, services: TheServices, once: OncePerKey) -> Response:
+def skip(schedule_id: IdInPath, services: ServicesDep, once: OncePerKey) -> Response:
     """Skip the next occurrence; a second call also skips the one after it."""
 
     def work() -> Response:
@@ -266,7 +266,7 @@ def backfill(
             first_days_of_may={"from": "2026-05-01", "to": "2026-05-03", "dryRun": True},
         ),
     ],
-    services: TheServices,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """File one run per day of a range, each day once. A repeated call files what is missing."""
@@ -289,7 +289,7 @@ def backfill(
     response_model=Answer[SelectionPreview],
     responses=refusals(404, 502),
 )
-async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices) -> Response:
+async def preview(schedule_id: IdInPath, reach: ReachDep, services: ServicesDep) -> Response:
     """Show what a run would select and drop now, and why. The preview writes nothing; it requests
     the sales lists from the CRM."""
     schedule = await run_in_threadpool(services.database.read, get_schedule, schedule_id)
@@ -308,7 +308,7 @@ async def preview(schedule_id: IdInPath, reach: TheReach, services: TheServices)
 @router.get(f"{PATH}/{{schedule_id}}/next", response_model=Answer[Coming], responses=refusals(404))
 def coming(
     schedule_id: IdInPath,
-    services: TheServices,
+    services: ServicesDep,
     after: After = None,
     count: Annotated[int, Query(ge=1, le=1000)] = 10,
 ) -> Response:
@@ -323,7 +323,7 @@ def coming(
     response_model=Answer[list[OccurrenceShown]],
     responses=refusals(404),
 )
-def occurrences(schedule_id: IdInPath, database: TheDatabase, limit: Limit = 20) -> Response:
+def occurrences(schedule_id: IdInPath, database: DatabaseDep, limit: Limit = 20) -> Response:
     """List the last due times with the run of each, or the reason for none."""
     with database.reading() as session:
         get_schedule(session, schedule_id)

@@ -13,15 +13,15 @@ from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     AfterId,
     BackfillFilter,
+    CallerDep,
+    DatabaseDep,
     IdInPath,
     Limit,
     Offset,
     OrgFilter,
     OrgScheduleFilter,
     ServerFilter,
-    TheCaller,
-    TheDatabase,
-    TheServices,
+    ServicesDep,
 )
 from automation_pipeline.api.responses import (
     Answer,
@@ -35,9 +35,9 @@ from automation_pipeline.api.responses import (
 from automation_pipeline.api.scopes import (
     CallOrigins,
     OptionalOrg,
+    OrgContextDep,
+    OrgScopeDep,
     RequiredOrg,
-    TheOrgContext,
-    TheWithin,
     check_job_type_permission,
     narrowed,
 )
@@ -116,7 +116,7 @@ TypeName = Annotated[
 
 
 @router.get(TYPES, response_model=Answer[list[JobTypeCard]], responses=refusals(404))
-def types(org_id: OptionalOrg, database: TheDatabase) -> Response:
+def types(org_id: OptionalOrg, database: DatabaseDep) -> Response:
     """List the job types with their performer, time limit, payload schema and required permission.
     With an organisation, the list includes the types that it defines."""
     return answer(database.read(list_job_types, org_id))
@@ -128,7 +128,7 @@ def types(org_id: OptionalOrg, database: TheDatabase) -> Response:
 def create_type(
     body: Annotated[JsonObject, json_body(OwnTypeInput, export=EXPORT)],
     org_id: RequiredOrg,
-    context: TheOrgContext,
+    context: OrgContextDep,
     once: OncePerKey,
 ) -> Response:
     """Define a job type for the organisation's agents, or replace a built-in type."""
@@ -140,14 +140,14 @@ def update_type(
     type_name: TypeName,
     body: Annotated[JsonObject, json_body(OwnTypeFields, partial=True, export=FIELDS)],
     org_id: RequiredOrg,
-    context: TheOrgContext,
+    context: OrgContextDep,
 ) -> Response:
     """Change a type that the organisation defines. Omitted fields stay."""
     return answer(update_job_type(type_name, body, org_id=org_id, **context))
 
 
 @router.delete(ONE_TYPE, status_code=204, responses=refusals(404, 409))
-def delete_type(type_name: TypeName, org_id: RequiredOrg, context: TheOrgContext) -> Response:
+def delete_type(type_name: TypeName, org_id: RequiredOrg, context: OrgContextDep) -> Response:
     """Delete a type that the organisation defines, unless schedules or open jobs use it."""
     delete_job_type(type_name, org_id=org_id, **context)
     return Response(status_code=204)
@@ -177,8 +177,8 @@ def _chosen(
 
 @router.get(PATH, response_model=Listing[OrgJob])
 def list_(
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     chosen: Annotated[JobFilter, Depends(_chosen)],
     limit: Limit = 20,
     offset: Offset = 0,
@@ -195,9 +195,9 @@ def list_(
 def create(
     body: Annotated[JsonObject, json_body(JobInput, backup=BACKUP, warm=WARM)],
     org_id: RequiredOrg,
-    caller: TheCaller,
+    caller: CallerDep,
     origins: CallOrigins,
-    context: TheOrgContext,
+    context: OrgContextDep,
     once: OncePerKey,
 ) -> Response:
     """Request a job without a schedule. Some types require an additional permission: see
@@ -211,7 +211,7 @@ def create(
 
 
 @router.get(f"{PATH}/queues", response_model=Answer[list[QueueCounts]])
-def standings(within: TheWithin, services: TheServices, org: OrgFilter = None) -> Response:
+def standings(within: OrgScopeDep, services: ServicesDep, org: OrgFilter = None) -> Response:
     """Show the queue of each organisation: the number of its waiting and running jobs."""
     scope = narrowed(within, org)
     if scope is None:
@@ -220,7 +220,7 @@ def standings(within: TheWithin, services: TheServices, org: OrgFilter = None) -
 
 
 @router.get(ONE, response_model=Answer[OrgJob], responses=refusals(404))
-def show(org_job_id: IdInPath, within: TheWithin, database: TheDatabase) -> Response:
+def show(org_job_id: IdInPath, within: OrgScopeDep, database: DatabaseDep) -> Response:
     """Show one job with its runs and their attempts."""
     return answer(database.read(get_job, org_job_id, within))
 
@@ -228,8 +228,8 @@ def show(org_job_id: IdInPath, within: TheWithin, database: TheDatabase) -> Resp
 @router.get(f"{ONE}/log", response_model=Following[JobMove], responses=refusals(404))
 def log(
     org_job_id: IdInPath,
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     after: AfterId = 0,
     limit: Limit = 100,
 ) -> Response:
@@ -244,7 +244,7 @@ def cancel(
         CancelJobInput,
         json_body(CancelJobInput, "Invalid cancel data", required=False, superseded=SUPERSEDED),
     ],
-    context: TheOrgContext,
+    context: OrgContextDep,
 ) -> Response:
     """Cancel a job that has not started, or ask its worker or agent to stop. With `atOnce`, the job
     ends without waiting for them."""
@@ -256,8 +256,8 @@ def cancel(
 )
 def retry(
     org_job_id: IdInPath,
-    caller: TheCaller,
-    context: TheOrgContext,
+    caller: CallerDep,
+    context: OrgContextDep,
     once: OncePerKey,
 ) -> Response:
     """Retry a job that failed or was cancelled: a new run with all its attempts."""
@@ -303,8 +303,8 @@ def heartbeat(
     greeting: Annotated[
         Greeting, json_body(Greeting, "Invalid heartbeat", required=False, version=GREETING)
     ],
-    database: TheDatabase,
-    within: TheWithin,
+    database: DatabaseDep,
+    within: OrgScopeDep,
 ) -> Response:
     """Record a heartbeat of the host's agent. Every other call of an agent counts as a heartbeat too."""
     return answer(
@@ -320,8 +320,8 @@ def claim(
     wanted: Annotated[
         ClaimInput, json_body(ClaimInput, "Invalid claim", required=False, some=CLAIM)
     ],
-    services: TheServices,
-    within: TheWithin,
+    services: ServicesDep,
+    within: OrgScopeDep,
 ) -> Response:
     """Claim jobs, most urgent first: one changing job at a time, and up to eight read-only jobs.
     The list is empty when no job is due."""
@@ -337,7 +337,7 @@ def claim(
 
 
 @agents.get(f"{AGENT_HOST}/runs", response_model=Answer[list[AgentJob]], responses=refusals(404))
-def runs(host_id: IdInPath, database: TheDatabase, within: TheWithin) -> Response:
+def runs(host_id: IdInPath, database: DatabaseDep, within: OrgScopeDep) -> Response:
     """List the jobs that the host's agent holds, oldest first, so that a restarted agent can continue them."""
     return answer(list_held_jobs(host_id, within=within, database=database))
 
@@ -346,8 +346,8 @@ def runs(host_id: IdInPath, database: TheDatabase, within: TheWithin) -> Respons
 def progress(
     job_run_id: IdInPath,
     body: Annotated[JsonObject, json_body(ProgressReport, halfway=HALFWAY)],
-    services: TheServices,
-    within: TheWithin,
+    services: ServicesDep,
+    within: OrgScopeDep,
 ) -> Response:
     """Report the progress of an attempt, every 30 seconds. The first report starts the attempt, and
     each report extends its lease to 180 seconds. After a 409, the agent stops working on the
@@ -365,8 +365,8 @@ def result(
     body: Annotated[
         JsonObject, json_body(ResultReport, succeeded=SUCCEEDED, failed=FAILED, stopped=STOPPED)
     ],
-    services: TheServices,
-    within: TheWithin,
+    services: ServicesDep,
+    within: OrgScopeDep,
 ) -> Response:
     """Report the result of an attempt. A repeated report has the same response. A late report is a
     409 and is stored."""

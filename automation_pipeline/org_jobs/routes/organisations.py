@@ -12,6 +12,7 @@ from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
     AfterId,
+    DatabaseDep,
     HostFilter,
     IdInPath,
     Limit,
@@ -20,7 +21,6 @@ from automation_pipeline.api.parameters import (
     Offset,
     OrgFilter,
     OrgInPath,
-    TheDatabase,
 )
 from automation_pipeline.api.responses import (
     Answer,
@@ -31,7 +31,7 @@ from automation_pipeline.api.responses import (
     listed,
     refusals,
 )
-from automation_pipeline.api.scopes import RequiredOrg, TheOrgContext, TheWithin, narrowed
+from automation_pipeline.api.scopes import OrgContextDep, OrgScopeDep, RequiredOrg, narrowed
 from automation_pipeline.core.json_model import JsonModel
 from automation_pipeline.org_jobs.models.organisations import (
     AuditEntry,
@@ -89,8 +89,8 @@ ONE = f"{PATH}/{{org_id}}"
 
 @router.get(PATH, response_model=Listing[Organisation])
 def list_(
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     *,
     q: Annotated[
         str | None, Query(max_length=200, description="A part of the id or the name.")
@@ -109,7 +109,7 @@ def list_(
 @router.post(PATH, status_code=201, response_model=Answer[Organisation], responses=refusals(409))
 def create(
     body: Annotated[JsonObject, json_body(OrganisationInput, acme=ACME)],
-    context: TheOrgContext,
+    context: OrgContextDep,
     once: OncePerKey,
 ) -> Response:
     """Create an organisation. Its id cannot be changed."""
@@ -117,7 +117,7 @@ def create(
 
 
 @router.get(ONE, response_model=Answer[Organisation], responses=refusals(404))
-def show(org_id: OrgInPath, within: TheWithin, database: TheDatabase) -> Response:
+def show(org_id: OrgInPath, within: OrgScopeDep, database: DatabaseDep) -> Response:
     """Show one organisation: whether it is suspended, and the maximum number of its concurrent jobs."""
     return answer(database.read(get_organisation, org_id, within))
 
@@ -126,7 +126,7 @@ def show(org_id: OrgInPath, within: TheWithin, database: TheDatabase) -> Respons
 def update(
     org_id: OrgInPath,
     body: Annotated[JsonObject, json_body(OrganisationFields, partial=True, fewer=FEWER)],
-    context: TheOrgContext,
+    context: OrgContextDep,
 ) -> Response:
     """Change the given fields. Jobs that are due before `maintenanceUntil` are skipped."""
     return answer(update_organisation(org_id, body, **context))
@@ -138,14 +138,14 @@ def suspend(
     given: Annotated[
         ReasonInput, json_body(ReasonInput, "Invalid suspend data", required=False, unpaid=UNPAID)
     ],
-    context: TheOrgContext,
+    context: OrgContextDep,
 ) -> Response:
     """Pause all its schedules and start none of its jobs until it is resumed. Running jobs continue."""
     return answer(suspend_organisation(org_id, reason=given.reason, **context))
 
 
 @router.post(f"{ONE}/resume", response_model=Answer[Organisation], responses=refusals(404, 409))
-def resume(org_id: OrgInPath, context: TheOrgContext) -> Response:
+def resume(org_id: OrgInPath, context: OrgContextDep) -> Response:
     """Resume a suspended organisation: the schedules that were paused with it continue from now."""
     return answer(resume_organisation(org_id, **context))
 
@@ -157,8 +157,8 @@ ONE_HOST = f"{HOSTS}/{{host_id}}"
 
 @hosts.get(HOSTS, response_model=Listing[Host], name="list_")
 def show_hosts(
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     *,
     org: OrgFilter = None,
     q: NameFilter = None,
@@ -179,7 +179,7 @@ def show_hosts(
 def add_host(
     body: Annotated[JsonObject, json_body(HostInput, host=HOST)],
     org_id: RequiredOrg,
-    context: TheOrgContext,
+    context: OrgContextDep,
     once: OncePerKey,
 ) -> Response:
     """Create a host for an agent."""
@@ -187,7 +187,7 @@ def add_host(
 
 
 @hosts.get(ONE_HOST, response_model=Answer[Host], responses=refusals(404), name="show")
-def show_host(host_id: IdInPath, within: TheWithin, database: TheDatabase) -> Response:
+def show_host(host_id: IdInPath, within: OrgScopeDep, database: DatabaseDep) -> Response:
     """Show one host."""
     return answer(database.read(get_host, host_id, within))
 
@@ -196,14 +196,14 @@ def show_host(host_id: IdInPath, within: TheWithin, database: TheDatabase) -> Re
 def change_host(
     host_id: IdInPath,
     body: Annotated[JsonObject, json_body(HostInput, partial=True, maintenance=HOST_CHANGE)],
-    context: TheOrgContext,
+    context: OrgContextDep,
 ) -> Response:
     """Change the given fields. Jobs on its servers that are due before `maintenanceUntil` are skipped."""
     return answer(update_host(host_id, body, **context))
 
 
 @hosts.delete(ONE_HOST, status_code=204, responses=refusals(404, 409), name="delete")
-def remove_host(host_id: IdInPath, context: TheOrgContext) -> Response:
+def remove_host(host_id: IdInPath, context: OrgContextDep) -> Response:
     """Delete a host that has no servers and whose agent has no jobs."""
     delete_host(host_id, **context)
     return Response(status_code=204)
@@ -216,8 +216,8 @@ ONE_SERVER = f"{SERVERS}/{{server_id}}"
 
 @servers.get(SERVERS, response_model=Listing[Server], name="list_")
 def show_servers(  # noqa: PLR0913  the filters of the list, by name
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     *,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -245,7 +245,7 @@ def show_servers(  # noqa: PLR0913  the filters of the list, by name
 def add_server(
     body: Annotated[JsonObject, json_body(ServerInput, server=SERVER)],
     org_id: RequiredOrg,
-    context: TheOrgContext,
+    context: OrgContextDep,
     once: OncePerKey,
 ) -> Response:
     """Create a server, on a host of its organisation or without a host."""
@@ -253,7 +253,7 @@ def add_server(
 
 
 @servers.get(ONE_SERVER, response_model=Answer[Server], responses=refusals(404), name="show")
-def show_server(server_id: IdInPath, within: TheWithin, database: TheDatabase) -> Response:
+def show_server(server_id: IdInPath, within: OrgScopeDep, database: DatabaseDep) -> Response:
     """Show one server."""
     return answer(database.read(get_server, server_id, within))
 
@@ -264,14 +264,14 @@ def show_server(server_id: IdInPath, within: TheWithin, database: TheDatabase) -
 def change_server(
     server_id: IdInPath,
     body: Annotated[JsonObject, json_body(ServerInput, partial=True, out_of_use=SERVER_CHANGE)],
-    context: TheOrgContext,
+    context: OrgContextDep,
 ) -> Response:
     """Change the given fields. Its jobs that have not started move with it to another host."""
     return answer(update_server(server_id, body, **context))
 
 
 @servers.delete(ONE_SERVER, status_code=204, responses=refusals(404, 409), name="delete")
-def remove_server(server_id: IdInPath, context: TheOrgContext) -> Response:
+def remove_server(server_id: IdInPath, context: OrgContextDep) -> Response:
     """Delete a server that has no schedules and no stored jobs."""
     delete_server(server_id, **context)
     return Response(status_code=204)
@@ -282,8 +282,8 @@ history = APIRouter(route_class=GuardedRoute, tags=["organisations' history"])
 
 @history.get("/api/org-alerts", response_model=Listing[OrgAlert])
 def alerts(
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     *,
     org: OrgFilter = None,
     limit: Limit = 50,
@@ -300,8 +300,8 @@ def alerts(
 
 @history.get("/api/org-audit-log", response_model=Following[AuditEntry])
 def log(  # noqa: PLR0913  the filters of the list, by name
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     *,
     after: AfterId = 0,
     limit: Limit = 100,

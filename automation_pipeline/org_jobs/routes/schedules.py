@@ -13,6 +13,8 @@ from automation_pipeline.api.idempotency import Idempotent, OncePerKey
 from automation_pipeline.api.parameters import (
     After,
     AfterId,
+    CallerDep,
+    DatabaseDep,
     IdInPath,
     Limit,
     NameFilter,
@@ -23,9 +25,7 @@ from automation_pipeline.api.parameters import (
     OrgScheduleFilter,
     ScheduleInPath,
     ServerFilter,
-    TheCaller,
-    TheDatabase,
-    TheServices,
+    ServicesDep,
 )
 from automation_pipeline.api.responses import (
     Answer,
@@ -39,10 +39,10 @@ from automation_pipeline.api.responses import (
 from automation_pipeline.api.scopes import (
     CallOrigins,
     OptionalOrg,
+    OrgContextDep,
+    OrgScopeDep,
     RequiredOrg,
     StartableSchedule,
-    TheOrgContext,
-    TheWithin,
     check_job_type_permission,
     get_startable,
 )
@@ -149,8 +149,8 @@ def _chosen(
 
 @router.get(PATH, response_model=Listing[OrgSchedule])
 def list_(
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     chosen: Annotated[ScheduleFilter, Depends(_chosen)],
     limit: Limit = 50,
     offset: Offset = 0,
@@ -169,8 +169,8 @@ def list_(
 def create(
     body: Annotated[JsonObject, json_body(OrgScheduleInput, restart=RESTART, call=CALL)],
     org_id: RequiredOrg,
-    context: TheOrgContext,
-    caller: TheCaller,
+    context: OrgContextDep,
+    caller: CallerDep,
     origins: CallOrigins,
     once: OncePerKey,
 ) -> Response:
@@ -193,7 +193,7 @@ def create(
 def preview(
     body: Annotated[JsonObject, json_body(OrgScheduleInput, restart=RESTART, call=CALL)],
     org_id: OptionalOrg,
-    services: TheServices,
+    services: ServicesDep,
     after: After = None,
     count: OccurrenceCount = 10,
 ) -> Response:
@@ -211,7 +211,7 @@ def preview(
 
 
 @router.get(ONE, response_model=Answer[OrgSchedule], responses=refusals(404))
-def show(org_schedule_id: ScheduleInPath, within: TheWithin, database: TheDatabase) -> Response:
+def show(org_schedule_id: ScheduleInPath, within: OrgScopeDep, database: DatabaseDep) -> Response:
     """Show one schedule."""
     return answer(database.read(get_schedule, org_schedule_id, within))
 
@@ -220,8 +220,8 @@ def show(org_schedule_id: ScheduleInPath, within: TheWithin, database: TheDataba
 def update(
     org_schedule_id: ScheduleInPath,
     body: Annotated[JsonObject, json_body(OrgScheduleInput, partial=True, later=CHANGE)],
-    context: TheOrgContext,
-    caller: TheCaller,
+    context: OrgContextDep,
+    caller: CallerDep,
     origins: CallOrigins,
 ) -> Response:
     """Change the given fields. Null clears a field; payload and retry policy are replaced as a
@@ -233,7 +233,7 @@ def update(
 
 
 @router.delete(ONE, status_code=204, responses=refusals(404))
-def delete(org_schedule_id: ScheduleInPath, context: TheOrgContext) -> Response:
+def delete(org_schedule_id: ScheduleInPath, context: OrgContextDep) -> Response:
     """Delete a schedule. Its jobs that have not started are cancelled, running jobs continue, and
     its history stays for a while."""
     delete_schedule(org_schedule_id, **context)
@@ -247,9 +247,9 @@ def pause(
         OrgPauseInput,
         json_body(OrgPauseInput, "Invalid pause data", required=False, holidays=HOLIDAYS),
     ],
-    context: TheOrgContext,
-    caller: TheCaller,
-    services: TheServices,
+    context: OrgContextDep,
+    caller: CallerDep,
+    services: ServicesDep,
 ) -> Response:
     """Pause the schedule until it is resumed or until the given instant. Running jobs continue.
     `until` requires the permissions that resuming requires."""
@@ -261,7 +261,7 @@ def pause(
 
 
 @router.post(f"{ONE}/resume", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
-def resume(org_schedule_id: StartableSchedule, context: TheOrgContext) -> Response:
+def resume(org_schedule_id: StartableSchedule, context: OrgContextDep) -> Response:
     """Resume a paused schedule from now on. Due times during the pause are not run."""
     return answer(resume_schedule(org_schedule_id, **context))
 
@@ -272,14 +272,14 @@ def skip_next(
     given: Annotated[
         SkipInput, json_body(SkipInput, "Invalid skip data", required=False, tournament=EVENT)
     ],
-    context: TheOrgContext,
+    context: OrgContextDep,
 ) -> Response:
     """Skip the next due time. Safe to repeat: the same due time is skipped."""
     return answer(skip_next_run(org_schedule_id, reason=given.reason, **context))
 
 
 @router.delete(f"{ONE}/skip-next", response_model=Answer[OrgSchedule], responses=refusals(404, 409))
-def keep_next(org_schedule_id: StartableSchedule, context: TheOrgContext) -> Response:
+def keep_next(org_schedule_id: StartableSchedule, context: OrgContextDep) -> Response:
     """Undo the skip of the next due time."""
     return answer(keep_next_run(org_schedule_id, **context))
 
@@ -295,7 +295,7 @@ def run_now(
     request: Annotated[
         RunNowInput, json_body(RunNowInput, "Invalid run data", required=False, now=NOW)
     ],
-    context: TheOrgContext,
+    context: OrgContextDep,
     origins: CallOrigins,
     once: OncePerKey,
 ) -> Response:
@@ -328,7 +328,7 @@ def run_now(
 def backfill(
     org_schedule_id: StartableSchedule,
     body: Annotated[JsonObject, json_body(BackfillInput, nights=NIGHTS)],
-    context: TheOrgContext,
+    context: OrgContextDep,
     origins: CallOrigins,
     once: OncePerKey,
 ) -> Response:
@@ -358,8 +358,8 @@ def _stored_key(once: Idempotent) -> str | None:
 @router.get(f"{ONE}/next", response_model=Answer[SchedulePreview], responses=refusals(404))
 def coming(
     org_schedule_id: ScheduleInPath,
-    within: TheWithin,
-    services: TheServices,
+    within: OrgScopeDep,
+    services: ServicesDep,
     after: After = None,
     count: OccurrenceCount = 10,
 ) -> Response:
@@ -379,8 +379,8 @@ def coming(
 @router.get(f"{ONE}/fires", response_model=Following[ScheduleFire], responses=refusals(404))
 def fires(
     org_schedule_id: ScheduleInPath,
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     after: AfterId = 0,
     limit: Limit = 50,
     newest: NewestFirst = False,
@@ -395,8 +395,8 @@ def fires(
 @router.get(f"{ONE}/log", response_model=Following[AuditEntry], responses=refusals(404))
 def log(
     org_schedule_id: ScheduleInPath,
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     after: AfterId = 0,
     limit: Limit = 100,
     newest: NewestFirst = False,
@@ -423,8 +423,8 @@ ONE_BACKFILL = f"{BACKFILLS}/{{batch_id}}"
 
 @backfills.get(BACKFILLS, response_model=Listing[Backfill], name="list_")
 def show_backfills(  # noqa: PLR0913  the filters of the list, by name
-    within: TheWithin,
-    database: TheDatabase,
+    within: OrgScopeDep,
+    database: DatabaseDep,
     *,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -451,7 +451,7 @@ def show_backfills(  # noqa: PLR0913  the filters of the list, by name
 
 
 @backfills.get(ONE_BACKFILL, response_model=Answer[Backfill], responses=refusals(404), name="show")
-def show_backfill(batch_id: IdInPath, within: TheWithin, database: TheDatabase) -> Response:
+def show_backfill(batch_id: IdInPath, within: OrgScopeDep, database: DatabaseDep) -> Response:
     """Show one backfill. Its jobs: `/api/org-jobs?batch=`."""
     return answer(database.read(get_backfill, batch_id, within))
 
@@ -468,7 +468,7 @@ def cancel_jobs(
         ReasonInput,
         json_body(ReasonInput, "Invalid cancel data", required=False, mistaken=MISTAKEN),
     ],
-    context: TheOrgContext,
+    context: OrgContextDep,
 ) -> Response:
     """Cancel its jobs that have not started, and ask running jobs to stop. Safe to repeat."""
     return answer(cancel_backfill(batch_id, reason=given.reason, **context))

@@ -11,13 +11,13 @@ from automation_pipeline.api.errors import AuthorizationError, run_with_timeout,
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
+    CallerDep,
+    ContextDep,
+    DatabaseDep,
     IdInPath,
     Limit,
     Offset,
-    TheCaller,
-    TheContext,
-    TheDatabase,
-    TheServices,
+    ServicesDep,
 )
 from automation_pipeline.api.responses import (
     Answer,
@@ -115,7 +115,7 @@ ONE = f"{PATH}/{{rule_id}}"
 
 @router.get(PATH, response_model=Listing[PricingRule])
 def list_(
-    database: TheDatabase,
+    database: DatabaseDep,
     *,
     project: Project = None,
     enabled: Annotated[
@@ -138,8 +138,8 @@ def list_(
 @router.post(PATH, status_code=201, response_model=Answer[PricingRule], responses=refusals(409))
 def create(
     body: Annotated[JsonObject, json_body(RuleInput, spring_sale=SALE)],
-    context: TheContext,
-    caller: TheCaller,
+    context: ContextDep,
+    caller: CallerDep,
     once: OncePerKey,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
@@ -151,7 +151,7 @@ def create(
 
 
 @router.get(ONE, response_model=Answer[PricingRule], responses=refusals(404))
-def show(rule_id: IdInPath, database: TheDatabase) -> Response:
+def show(rule_id: IdInPath, database: DatabaseDep) -> Response:
     """Show one rule."""
     return answer(database.read(get_rule, rule_id))
 
@@ -160,9 +160,9 @@ def show(rule_id: IdInPath, database: TheDatabase) -> Response:
 def update(
     rule_id: IdInPath,
     body: Annotated[JsonObject, json_body(RuleInput, partial=True, stop=CHANGE)],
-    context: TheContext,
-    caller: TheCaller,
-    database: TheDatabase,
+    context: ContextDep,
+    caller: CallerDep,
+    database: DatabaseDep,
 ) -> Response:
     """Change the given fields. Null clears a field; selector and transform are replaced as a whole.
     A change that affects prices creates a new version and makes previews of older versions stale.
@@ -173,7 +173,7 @@ def update(
 
 
 @router.delete(ONE, response_model=Done, responses=refusals(404, 409))
-def delete(rule_id: IdInPath, context: TheContext) -> Response:
+def delete(rule_id: IdInPath, context: ContextDep) -> Response:
     """Delete a rule. Its runs and versions stay."""
     delete_rule(rule_id, **context)
     return answer_with(message="Pricing rule deleted")
@@ -181,7 +181,7 @@ def delete(rule_id: IdInPath, context: TheContext) -> Response:
 
 @router.get(f"{ONE}/versions", response_model=Listing[RuleVersion], responses=refusals(404))
 def versions(
-    rule_id: IdInPath, database: TheDatabase, limit: Limit = 50, offset: Offset = 0
+    rule_id: IdInPath, database: DatabaseDep, limit: Limit = 50, offset: Offset = 0
 ) -> Response:
     """List the versions of a rule, newest first, also of a deleted one."""
     return listed(database.read(versions_of, rule_id, limit, offset), limit, offset)
@@ -190,7 +190,7 @@ def versions(
 @router.post(
     f"{ONE}/preview", status_code=201, response_model=RunAnswer, responses=refusals(404, 409, 502)
 )
-def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Response:
+def preview(rule_id: IdInPath, caller: CallerDep, services: ServicesDep) -> Response:
     """Read the shop's catalogue now and plan a run without applying it, also of a disabled rule.
 
     A catalogue that takes longer than `API_TIMEOUT_SECONDS` is a 504: use the command line, which
@@ -207,8 +207,8 @@ def preview(rule_id: IdInPath, caller: TheCaller, services: TheServices) -> Resp
 def apply(
     rule_id: IdInPath,
     given: Annotated[Force, json_body(Force, "Invalid apply data", required=False, at_once=FORCED)],
-    context: TheContext,
-    services: TheServices,
+    context: ContextDep,
+    services: ServicesDep,
     once: OncePerKey,
 ) -> Response:
     """Request a run: a worker plans and applies it. A run that needs an approval stays a preview.
@@ -240,7 +240,7 @@ POLICY = "/api/pricing/policies/{project}"
 @policies_router.get(
     POLICY, name="show", response_model=Answer[PolicyShown], responses=refusals(404)
 )
-def show_policy(project: ProjectInPath, database: TheDatabase) -> Response:
+def show_policy(project: ProjectInPath, database: DatabaseDep) -> Response:
     """Show a project's guardrails. Without guardrails, its runs need no approval."""
     policy = database.read(policy_of, project)
     if policy is None:
@@ -252,14 +252,14 @@ def show_policy(project: ProjectInPath, database: TheDatabase) -> Response:
 def put(
     project: ProjectInPath,
     body: Annotated[JsonObject, json_body(Policy, careful=GUARDRAILS)],
-    context: TheContext,
+    context: ContextDep,
 ) -> Response:
     """Replace a project's guardrails. Without `autoApply`, a second person must approve each run."""
     return answer(put_policy(project, body, **context))
 
 
 @policies_router.delete(POLICY, response_model=Done, responses=refusals(404))
-def remove(project: ProjectInPath, context: TheContext) -> Response:
+def remove(project: ProjectInPath, context: ContextDep) -> Response:
     """Remove a project's guardrails."""
     remove_policy(project, **context)
     return answer_with(message="Pricing policy removed")

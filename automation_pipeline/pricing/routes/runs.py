@@ -12,12 +12,12 @@ from automation_pipeline.api.errors import run_with_timeout, upstream_errors
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
+    ContextDep,
+    DatabaseDep,
     IdInPath,
     Limit,
     Offset,
-    TheContext,
-    TheDatabase,
-    TheServices,
+    ServicesDep,
     matching,
 )
 from automation_pipeline.api.responses import (
@@ -137,7 +137,7 @@ def _chosen(
 
 @router.get(PATH, response_model=Listing[RuleRun])
 def list_(
-    database: TheDatabase,
+    database: DatabaseDep,
     chosen: Annotated[RuleRunFilter, Depends(_chosen)],
     limit: Limit = 20,
     offset: Offset = 0,
@@ -156,7 +156,7 @@ def list_(
 
 
 @router.get(ONE, response_model=RunAnswer, responses=refusals(404))
-def show(rule_run_id: IdInPath, database: TheDatabase) -> Response:
+def show(rule_run_id: IdInPath, database: DatabaseDep) -> Response:
     """Show one run, with the number of its targets in each state."""
     return shown_run(database.read(get_run, rule_run_id), database)
 
@@ -164,7 +164,7 @@ def show(rule_run_id: IdInPath, database: TheDatabase) -> Response:
 @router.get(f"{ONE}/targets", response_model=Following[RuleTarget], responses=refusals(404))
 def targets(
     rule_run_id: IdInPath,
-    database: TheDatabase,
+    database: DatabaseDep,
     status: Annotated[TargetState | None, Query(description="Only entries in this state.")] = None,
     after: AfterId = 0,
     limit: Limit = 100,
@@ -179,7 +179,7 @@ def targets(
 @router.get(f"{ONE}/skipped", response_model=Listing[SkippedVariant], responses=refusals(404))
 def skipped(
     rule_run_id: IdInPath,
-    database: TheDatabase,
+    database: DatabaseDep,
     reason: Annotated[
         str | None, Query(max_length=100, description="Only variants with this reason.")
     ] = None,
@@ -196,21 +196,21 @@ def skipped(
 
 
 @router.get(f"{ONE}/result", response_model=Answer[RunResult], responses=refusals(404))
-def result(rule_run_id: IdInPath, database: TheDatabase) -> Response:
+def result(rule_run_id: IdInPath, database: DatabaseDep) -> Response:
     """Show the result of the run: the outcome of each target that was tried."""
     return answer(database.read(result_of, rule_run_id))
 
 
 @router.get(f"{ONE}/log", response_model=Following[LoggedMove], responses=refusals(404))
 def log(
-    rule_run_id: IdInPath, database: TheDatabase, after: AfterId = 0, limit: Limit = 100
+    rule_run_id: IdInPath, database: DatabaseDep, after: AfterId = 0, limit: Limit = 100
 ) -> Response:
     """List every state change of the run and of its targets, oldest first."""
     return following(database.read(transitions_of, rule_run_id, limit, after), limit)
 
 
 @router.post(f"{ONE}/approve", response_model=RunAnswer, responses=refusals(404, 409))
-def approve(rule_run_id: IdInPath, context: TheContext) -> Response:
+def approve(rule_run_id: IdInPath, context: ContextDep) -> Response:
     """Approve a planned run of a project that requires an approval. Neither its creator nor the
     author of its rule's version can approve it."""
     return shown_run(approve_run(rule_run_id, **context), context["database"])
@@ -222,7 +222,7 @@ def approve(rule_run_id: IdInPath, context: TheContext) -> Response:
 def apply(
     rule_run_id: IdInPath,
     given: Annotated[Force, json_body(Force, "Invalid apply data", required=False, at_once=FORCED)],
-    context: TheContext,
+    context: ContextDep,
     once: OncePerKey,
 ) -> Response:
     """Apply the previewed prices. A preview that is stale, or lacks a required approval, is a 409."""
@@ -242,7 +242,7 @@ def retry(
         TargetInput,
         json_body(TargetInput, "Invalid retry data", required=False, some=SOME, forced=FORCED),
     ],
-    context: TheContext,
+    context: ContextDep,
     once: OncePerKey,
 ) -> Response:
     """Retry failed targets: the given ones, or all retryable ones. `force` includes targets whose
@@ -265,7 +265,7 @@ def roll_back(
         TargetInput,
         json_body(TargetInput, "Invalid rollback data", required=False, some=SOME, forced=FORCED),
     ],
-    context: TheContext,
+    context: ContextDep,
     once: OncePerKey,
 ) -> Response:
     """Roll back applied prices of the given targets, or of all. `force` overwrites prices that were
@@ -282,13 +282,13 @@ def roll_back(
 
 
 @router.post(f"{ONE}/cancel", response_model=RunAnswer, responses=refusals(404, 409))
-def cancel(rule_run_id: IdInPath, context: TheContext) -> Response:
+def cancel(rule_run_id: IdInPath, context: ContextDep) -> Response:
     """Cancel a run: no further target starts, applied prices stay. Safe to repeat."""
     return shown_run(cancel_run(rule_run_id, **context), context["database"])
 
 
 @router.get(f"{ONE}/checks", response_model=Answer[list[RuleCheck]], responses=refusals(404))
-def checks(rule_run_id: IdInPath, database: TheDatabase) -> Response:
+def checks(rule_run_id: IdInPath, database: DatabaseDep) -> Response:
     """List the checks of the run's prices in the shop, by due time. A check without a report is not
     done yet."""
     with database.reading() as session:
@@ -302,7 +302,7 @@ def checks(rule_run_id: IdInPath, database: TheDatabase) -> Response:
     response_model=Answer[ReconciliationReport],
     responses=refusals(404, 409, 502),
 )
-def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
+def reconcile(rule_run_id: IdInPath, services: ServicesDep) -> Response:
     """Compare the applied prices with the shop now and store the report. No price is changed."""
     context = services.pricing_context
     with services.database.reading() as session:
@@ -317,7 +317,7 @@ def reconcile(rule_run_id: IdInPath, services: TheServices) -> Response:
 @router.post(
     f"{ONE}/repair", status_code=201, response_model=RunAnswer, responses=refusals(404, 409)
 )
-def repair(rule_run_id: IdInPath, context: TheContext, once: OncePerKey) -> Response:
+def repair(rule_run_id: IdInPath, context: ContextDep, once: OncePerKey) -> Response:
     """Plan a new run that restores the prices that the last check found changed. Apply it as any
     other run."""
     return once(

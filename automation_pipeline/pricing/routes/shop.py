@@ -10,12 +10,12 @@ from automation_pipeline.api.bodies import json_body
 from automation_pipeline.api.guard import GuardedRoute
 from automation_pipeline.api.idempotency import OncePerKey
 from automation_pipeline.api.parameters import (
+    CallerDep,
+    ContextDep,
+    DatabaseDep,
     Limit,
     Offset,
-    TheCaller,
-    TheContext,
-    TheDatabase,
-    TheServices,
+    ServicesDep,
 )
 from automation_pipeline.api.responses import (
     Answer,
@@ -64,7 +64,7 @@ PATH = "/api/pricing/shop"
 
 
 @router.get(PATH, response_model=Answer[ShopShown])
-def show(services: TheServices) -> Response:
+def show(services: ServicesDep) -> Response:
     """Show the circuit of the shop, its bucket of points, and who has paused it. The shop is not
     called."""
     return answer(services.database.read(shop_status, services.storefront.name))
@@ -81,8 +81,8 @@ def pause(
             audit={"reason": "The accountants count the stock"},
         ),
     ],
-    caller: TheCaller,
-    services: TheServices,
+    caller: CallerDep,
+    services: ServicesDep,
 ) -> Response:
     """Write no more prices until the shop is resumed. Runs wait; previews and checks continue."""
     return answer(
@@ -96,7 +96,7 @@ def pause(
 
 
 @router.post(f"{PATH}/resume", response_model=Answer[ShopShown])
-def resume(services: TheServices) -> Response:
+def resume(services: ServicesDep) -> Response:
     """Resume writing prices. Runs continue, and an open circuit is closed."""
     return answer(
         resume_shop(services.storefront.name, database=services.database, clock=services.clock)
@@ -134,7 +134,7 @@ LETTERS = "/api/pricing/dead-letters"
 
 
 @letters_router.get(LETTERS, response_model=Answer[DeadLetterReport])
-def report(services: TheServices, project: ItsProject = DEFAULT_PROJECT) -> Response:
+def report(services: ServicesDep, project: ItsProject = DEFAULT_PROJECT) -> Response:
     """Report the failed, unacknowledged targets of a project: the number of each kind, and the
     recommended action."""
     return answer(report_dead_letters(project, database=services.database, clock=services.clock))
@@ -151,7 +151,7 @@ def retry(
         LettersRetryInput,
         json_body(LettersRetryInput, "Invalid retry data", required=False, forced=FORCED),
     ],
-    context: TheContext,
+    context: ContextDep,
     once: OncePerKey,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
@@ -178,7 +178,7 @@ def acknowledge(
         AcknowledgeInput,
         json_body(AcknowledgeInput, "Invalid acknowledgement", required=False, some=SOME),
     ],
-    context: TheContext,
+    context: ContextDep,
     project: ItsProject = DEFAULT_PROJECT,
 ) -> Response:
     """Acknowledge these dead letters, or all of the project: they no longer count. Safe to repeat."""
@@ -200,7 +200,7 @@ def _chosen(
 
 @history_router.get("/api/pricing/price-changes", response_model=Following[PriceChange])
 def changes(
-    database: TheDatabase,
+    database: DatabaseDep,
     chosen: Annotated[PriceChangeFilter, Depends(_chosen)],
     after: AfterId = 0,
     limit: Limit = 100,
@@ -219,7 +219,7 @@ def changes(
 
 @history_router.get("/api/pricing/alerts", response_model=Listing[PricingAlert])
 def alerts(
-    database: TheDatabase, project: Project = None, limit: Limit = 50, offset: Offset = 0
+    database: DatabaseDep, project: Project = None, limit: Limit = 50, offset: Offset = 0
 ) -> Response:
     """List the alerts, newest first, with the state of their delivery."""
     return listed(database.read(list_alerts, project, limit, offset), limit, offset)
