@@ -417,7 +417,7 @@ def resume_changes(now: datetime) -> dict[str, object]:
 
 def _timing(schedule: ScheduleFields) -> Mapping[str, object]:
     ignored = set[str]() if schedule.schedule_type is ScheduleType.CRON else {"cron_expression"}
-    return schedule.model_dump(include=set(TIMING_FIELDS) - ignored)
+    return schedule.model_dump(include=set[str](TIMING_FIELDS) - ignored)
 
 
 def check_webhook_url(
