@@ -113,6 +113,28 @@ def test_a_run_shows_the_duration_of_each_phase(terminal: Terminal, run_id: str)
     ]
 
 
+def test_the_phase_is_shown_with_the_status_until_the_run_ends(
+    terminal: Terminal, run_id: str
+) -> None:
+    def status_line() -> str:
+        return terminal.run("runs", "show", run_id).out.splitlines()[1].split(maxsplit=1)[1].strip()
+
+    with terminal.database.transaction() as session:
+        row = session.get_one(RunRow, int(run_id))
+        ended_at, row.phase, row.status, row.completed_at = (
+            row.completed_at,
+            "auditing",
+            "running",
+            None,
+        )
+    assert status_line() == "running (auditing)"
+    with terminal.database.transaction() as session:
+        row = session.get_one(RunRow, int(run_id))
+        row.phase, row.status, row.completed_at = "finalizing", "partial", ended_at
+    assert status_line() == "partial"
+    assert terminal.json("runs", "show", run_id)["phase"] == "finalizing"
+
+
 def test_run_outcomes_are_listed_in_selection_order(terminal: Terminal, run_id: str) -> None:
     shown = terminal.json("runs", "show", run_id)
     assert (shown["id"], shown["status"], shown["startedAt"]) == (

@@ -331,10 +331,12 @@ def print_run(run: RunDetails, fiches: Sequence[FicheOutcome]) -> None:
     # The last phase is too short to show.
     phases = [one for one in run.phases if one.phase is not Phase.FINALIZING]
     done = run.progress
+    is_active = run.phase is not None and run.completed_at is None
+    status = f"{run.status} ({run.phase})" if is_active else run.status
     print_facts(
         {
             "run": f"{run.id} of schedule {run.schedule_id}, {run.trigger}{origin}",
-            "status": f"{run.status} ({run.phase})" if run.phase else run.status,
+            "status": status,
             "attempt": run.attempt,
             "queued": second(run.started_at),
             "began": second(run.began_at),
