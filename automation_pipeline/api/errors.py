@@ -63,7 +63,7 @@ def correlation_of(path: str, headers: Headers, request_id: str) -> str:
 
 # Longer messages and field names are cut.
 LONGEST_TEXT = 500
-BUG = "Something went wrong on our side; the log has the request's id"
+BUG = "An internal error occurred; the log has the request's id"
 
 
 class AuthenticationError(AutomationError):

@@ -107,20 +107,22 @@ class AutomationApi:
             document = None
         if not isinstance(document, dict):
             raise UpstreamError(
-                f"What answers at {self._origin} is not our API: {status}, and no JSON."
+                f"What answers at {self._origin} is not the API of this system: {status}, and no JSON."
             )
         answer = cast("Document", document)
         if 200 <= status < 300 or "checks" in answer:  # /health/ready answers 503 with its findings
             return answer
         if not isinstance(answer.get("error"), str):
-            raise UpstreamError(f"What answers at {self._origin} is not our API: {status}.")
+            raise UpstreamError(
+                f"What answers at {self._origin} is not the API of this system: {status}."
+            )
         # In the contract of enrichment, `error` is only the name of the status.
         raise self._refusal(status, str(answer.get("message", answer["error"])), answer)
 
     def _refusal(self, status: int, sentence: str, answer: Document) -> AutomationError:
         plain = sentence.rstrip(".")
         if status in {401, 403}:
-            return PermanentError(f"The API at {self._origin} refuses our token: {plain}.")
+            return PermanentError(f"The API at {self._origin} refuses the token: {plain}.")
         if status in {400, 413, 422}:
             details = cast("Sequence[Mapping[str, str]]", answer.get("details") or ())
             fields = (

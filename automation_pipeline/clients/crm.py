@@ -346,7 +346,7 @@ class CrmClient:
         if status == 404:
             return NotFoundError(f"The CRM does not know {subject}.")
         if status in {401, 403}:
-            return PermanentError(f"The CRM refused our token for {subject} (status {status}).")
+            return PermanentError(f"The CRM refused the token for {subject} (status {status}).")
         if is_transient_status(status):
             wait = retry_after_seconds(answer.headers.get("Retry-After"), self._now())
             return TransientError(

@@ -161,7 +161,7 @@ class EventRefusedError(PermanentError):
 
 
 _ACCOUNT_ERRORS = {
-    401: "Pusher refused our key or signature (401): check PUSHER_KEY, PUSHER_SECRET and this machine's clock",
+    401: "Pusher refused the key or signature (401): check PUSHER_KEY, PUSHER_SECRET and this machine's clock",
     402: "Pusher takes nothing from this account (402): see what its plan allows",
     403: "Pusher takes nothing from this application (403): it is switched off, or over its quota",
     404: "Pusher does not know the application (404): check PUSHER_APP_ID and PUSHER_CLUSTER",

@@ -126,7 +126,7 @@ def _domain_errors() -> Generator[None]:
         yield
     except smtplib.SMTPAuthenticationError as error:
         raise _refusal(
-            error.smtp_code, "refused our user or password (check SMTP_USER and SMTP_PASS)"
+            error.smtp_code, "refused the user or password (check SMTP_USER and SMTP_PASS)"
         ) from None
     except smtplib.SMTPRecipientsRefused as error:
         code = max((code for code, _ in error.recipients.values()), default=550)

@@ -209,7 +209,7 @@ def finalise_run(
 
 @dg.job(
     hooks={close_run},
-    # A retry from failure would drop the batches that had not started (DAGSTER.md 3.4); every
+    # A retry from failure would drop the batches that had not started; every
     # step is repeatable.
     tags=job_tags(),
     description="Runs an automation schedule once: selects fiches, fetches their details, transcribes and "

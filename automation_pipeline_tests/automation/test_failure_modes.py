@@ -40,7 +40,7 @@ from automation_pipeline_tests.waiting import advance_time, wait_until_async
 
 SOLD_ON, YESTERDAY = date(2026, 5, 4), date(2026, 5, 3)
 LAST_DAY = {"mode": "date_range", "dateRange": "last_24h"}
-DENIED = PermanentError("The CRM refused our token (status 401).")
+DENIED = PermanentError("The CRM refused the token (status 401).")
 THROTTLED = TransientError("The CRM answered 500.")
 
 

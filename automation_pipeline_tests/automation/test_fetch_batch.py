@@ -36,7 +36,7 @@ def manual(*fiche_ids: str, **filters: object) -> Mapping[str, object]:
 def test_every_fetch_outcome_is_recorded_as_a_row(harness: AutomationHarness) -> None:
     harness.add_to_crm("1", calls=2)
     harness.crm.fail_always("3", BUSY)
-    harness.crm.fail_always("4", PermanentError("The CRM refused our token (status 403)."))
+    harness.crm.fail_always("4", PermanentError("The CRM refused the token (status 403)."))
     run_attempt = opened(harness, "1", "2", "3", "4")
     assert harness.fetch(run_attempt) == {"fetched": 1, "ignored": 1, "failed": 2}
     assert harness.outcomes(run_attempt) == {
@@ -46,7 +46,7 @@ def test_every_fetch_outcome_is_recorded_as_a_row(harness: AutomationHarness) ->
         "4": Outcome(
             "failed",
             "fetch_failed",
-            "Fiche not found in cache: The CRM refused our token (status 403).",
+            "Fiche not found in cache: The CRM refused the token (status 403).",
         ),
     }
     first = harness.rows(run_attempt)[0]

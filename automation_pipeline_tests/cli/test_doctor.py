@@ -88,7 +88,7 @@ def test_an_invalid_crm_token_fails_and_is_not_shown(healthy: Terminal) -> None:
     healthy.export(FICHE_API_AUTH_TOKEN="wr0ng")
     state, detail = findings(healthy, code=1)["crm"]
     assert state == "failed"
-    assert "refused our token" in detail
+    assert "refused the token" in detail
     assert "wr0ng" not in healthy.run("doctor").out
 
 

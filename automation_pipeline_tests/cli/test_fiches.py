@@ -63,14 +63,14 @@ def test_a_day_rejected_by_the_crm_is_reported_and_exits_with_1(terminal: Termin
     ended = terminal.run("fiches", "sync", "--date", DAY)
     assert ended.code == 1
     assert (
-        f"{DAY}: The CRM refused our token for the sales list of {DAY} (status 401)." in ended.out
+        f"{DAY}: The CRM refused the token for the sales list of {DAY} (status 401)." in ended.out
     )
 
 
 def test_failed_fiches_are_counted_by_cause(terminal: Terminal, simulator_url: str) -> None:
     add_faults(simulator_url, {"route": "crm.details", "status": 403, "first": 3})
     document = terminal.json("fiches", "sync", "--date", DAY, "--details", code=1)
-    assert document["errors"] == {"The CRM refused our token for a fiche (status 403).": 3}
+    assert document["errors"] == {"The CRM refused the token for a fiche (status 403).": 3}
     assert document["days"][0]["withoutDetails"] == 3
 
 

@@ -54,9 +54,9 @@ def refused(
         (400, "VALIDATION_ERROR", InvalidInputError, "It cannot be"),
         (400, "INVALID_JSON", InvalidInputError, "It cannot be"),
         (401, "AUTHENTICATION_ERROR", PermanentError,
-         "The API at https://api.example.test:8443 refuses our token: It cannot be."),
+         "The API at https://api.example.test:8443 refuses the token: It cannot be."),
         (403, "AUTHORIZATION_ERROR", PermanentError,
-         "The API at https://api.example.test:8443 refuses our token: It cannot be."),
+         "The API at https://api.example.test:8443 refuses the token: It cannot be."),
         (404, "NOT_FOUND", NotFoundError, "It cannot be"),
         (409, "CONFLICT", ConflictError, "It cannot be"),
         (413, "BODY_TOO_LARGE", InvalidInputError, "It cannot be"),
@@ -108,7 +108,8 @@ def test_a_validation_error_contains_the_invalid_fields() -> None:
 def test_a_response_from_another_service_is_an_upstream_error(answer: httpx.Response) -> None:
     scripted = ScriptedApi(answer)
     with pytest.raises(
-        UpstreamError, match=r"^What answers at https://api\.example\.test:8443 is not our API"
+        UpstreamError,
+        match=r"^What answers at https://api\.example\.test:8443 is not the API of this system",
     ):
         scripted.api.call("GET", "/x")
     assert [request.url.host for request in scripted.requests] == ["api.example.test"]

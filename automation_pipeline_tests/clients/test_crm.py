@@ -126,8 +126,8 @@ def test_details_contain_the_data_of_the_fiche(gateway: Crm) -> None:
 @pytest.mark.parametrize(
     ("rule", "error", "attempts", "message"),
     [
-        ({"status": 401}, PermanentError, 1, "refused our token for fiche {} (status 401)"),
-        ({"status": 403}, PermanentError, 1, "refused our token for fiche {} (status 403)"),
+        ({"status": 401}, PermanentError, 1, "refused the token for fiche {} (status 401)"),
+        ({"status": 403}, PermanentError, 1, "refused the token for fiche {} (status 403)"),
         ({"status": 404}, NotFoundError, 1, "does not know fiche {}"),
         ({"status": 400}, PermanentError, 1, "answered 400 for fiche {}"),
         ({"status": 422}, PermanentError, 1, "answered 422 for fiche {}"),

@@ -94,7 +94,7 @@ def test_runs_that_do_not_complete_end_with_the_reason(
         "partial",
         {refused: "failed", fine: "successful"},
     )
-    assert (run["fiches"][0]["reason"], "refused our token" in run["fiches"][0]["error"]) == (
+    assert (run["fiches"][0]["reason"], "refused the token" in run["fiches"][0]["error"]) == (
         "fetch_failed",
         True,
     )

@@ -86,7 +86,7 @@ def in_memory() -> Harness:
     source.fail_always(BUSY, TransientError("The CRM answered 503."))
     source.fail_always(BROKEN, PermanentError("The CRM's answer cannot be understood."))
     refusing = FakeFicheSource([known])
-    refusing.refuse_everything(PermanentError("The CRM refused our token."))
+    refusing.refuse_everything(PermanentError("The CRM refused the token."))
     return Harness(lambda: source, lambda: refusing)
 
 

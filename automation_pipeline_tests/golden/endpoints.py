@@ -14,13 +14,16 @@ from automation_pipeline.api.permissions import RULES, Rule, ScopeCheck
 
 HEAD = """# Endpoints
 
-Everything that the HTTP API answers, in the order of its subjects; [api.md](api.md) explains how to call it, and
-`/openapi.json` has every field. This page is written by `make docs` from `automation_pipeline/api/`.
+This page lists the endpoints of the HTTP API by subject. [api.md](api.md) explains how to call them, and
+`/openapi.json` describes every field. `make docs` writes this page from `automation_pipeline/api/`.
 
-*Permission*: what the caller needs; *any*: valid credentials; *none*: not even those. *Scope*: how a scope narrower
-than `ALL` is kept ([security.md](security.md)): what the *path* names must be in reach, else it is a 404; what the
-*body* names must be; of a *list* only what is in reach is shown; of *organisations* a token of one sees that one
-only, and all others need `ALL`. *Key*: takes an `Idempotency-Key`.
+* *Permission*: what the caller needs. *any*: valid credentials are enough. *none*: no credentials are needed.
+* *Scope*: what the API checks for callers with a scope narrower than `ALL` ([security.md](security.md)).
+  * *path*: the object in the path must be in scope; otherwise the answer is 404.
+  * *body*: the objects that the body names must be in scope.
+  * *list*: the list contains only objects in scope.
+  * *organisation*: a token of an organisation sees only that organisation; all other callers need `ALL`.
+* *Key*: whether the endpoint accepts an `Idempotency-Key`.
 """
 TABLE = "\n## {subject}\n| Method | Path | Permission | Scope | Key | What it does |\n|---|---|---|---|---|---|\n"
 SCOPES: Mapping[ScopeCheck, str] = {

@@ -118,14 +118,14 @@ def test_a_token_is_shown_once_and_revoked(remote: RemoteTerminal) -> None:
     assert client.json("schedules", "list") == {"schedules": []}
     assert (
         client.run("schedules", "delete", "1", "--yes").err
-        == f"The API at {remote.url} refuses our token: Missing permission.\n"
+        == f"The API at {remote.url} refuses the token: Missing permission.\n"
     )
     assert made["token"] not in remote.run("tokens", "list", "--all").out
     assert remote.json("tokens", "revoke", made["id"])["state"] == "revoked"
     ended = client.run("schedules", "list")
     assert (ended.code, ended.err) == (
         1,
-        f"The API at {remote.url} refuses our token: Missing or invalid credentials.\n",
+        f"The API at {remote.url} refuses the token: Missing or invalid credentials.\n",
     )
     assert made["token"] not in ended.err
 
