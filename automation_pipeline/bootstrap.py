@@ -288,7 +288,7 @@ class Services:
         return DeliveryPolicy(attempts=self.settings.webhook_max_attempts)
 
     @property
-    def post_office(self) -> "DeliveryServices":
+    def delivery_services(self) -> "DeliveryServices":
         """The clients that deliver messages: these services themselves. The type checker does not
         accept cached properties as those of a protocol."""
         return cast("DeliveryServices", self)

@@ -62,7 +62,7 @@ def test_the_delivery_of_messages_uses_the_configured_secret_and_attempts(tmp_pa
     found = services(tmp_path, webhook_secret="s3cret", webhook_max_attempts="4")
     assert (found.webhook_secret, found.delivery_policy.attempts) == ("s3cret", 4)
     assert services(tmp_path).webhook_secret is None
-    assert found.post_office is found
+    assert found.delivery_services is found
 
 
 def test_a_run_is_stale_after_the_sum_of_all_waits() -> None:

@@ -101,9 +101,9 @@ def measured(name: str, system: System, crm: str, fiches: int) -> dict:
     schedule_id = system.create_schedule(
         (), ficheSelection=YESTERDAY, runTranscription=True, runAudits=True
     )
-    began = time.monotonic()
+    started_at = time.monotonic()
     ended = system.execute_job(schedule_id)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - started_at
     if ended.returncode != 0:
         raise SystemExit(ended.stderr[-3000:])
     run = system.show_run("1")

@@ -152,9 +152,9 @@ def _limit(
     more = ("--like", str(environment.sample), *(["--apart"] if name == LIMIT_APART else []))
     command = (sys.executable, str(harness.HERE / "limit.py"))
     arguments = _arguments(environment, address, fiches, folder)
-    made = _timed(name, (*command, *arguments, *more), os.environ, fiches, folder, address)
+    measured = _timed(name, (*command, *arguments, *more), os.environ, fiches, folder, address)
     written = sum(path.stat().st_size for path in folder.glob("result.db*"))
-    return replace(made, rows=_rows(folder / "result.db"), database_bytes=written)
+    return replace(measured, rows=_rows(folder / "result.db"), database_bytes=written)
 
 
 def _peer(

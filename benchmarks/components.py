@@ -135,9 +135,9 @@ def gate(setup: Setup) -> Iterator[Finding]:
     size = batch_size(FICHES_A_RUN, 1)
     with migrated(pipeline_run.fresh_database(setup.server)) as database:
         for number in sorted(setup.recordings):
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             fiches = component_rows.fill_recordings(database, number)
-            filled = f"filled in {time.perf_counter() - began:.0f} s"
+            filled = f"filled in {time.perf_counter() - started_at:.0f} s"
             for words, batches in batches_of(fiches, size, setup.repetitions).items():
                 what = f"gate snapshot, {number:,} recordings, {size:,} fiches {words}, PostgreSQL"
                 first, again = time_gate_snapshots(database, batches)
@@ -231,14 +231,14 @@ def chunks(setup: Setup) -> Iterator[Finding]:
     given = component_rows.transcript(WORDS)
     took = []
     for _ in range(setup.repetitions):
-        began = time.perf_counter()
-        made = chunks_of(words_or_estimated(given, None))
-        took.append(time.perf_counter() - began)
+        started_at = time.perf_counter()
+        created = chunks_of(words_or_estimated(given, None))
+        took.append(time.perf_counter() - started_at)
     yield Finding(
         f"transcript of {WORDS:,} words to chunks",
         1000 * median(took),
         "ms",
-        f"{len(made):,} chunks",
+        f"{len(created):,} chunks",
     )
 
 

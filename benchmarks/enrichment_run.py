@@ -68,13 +68,13 @@ def parse() -> argparse.Namespace:
 def measure(options: argparse.Namespace, address: str) -> int:
     jobs = asked_for(address, options.companies)
     httpx.post(f"{address}/_sim/faults", json=FAULTS).raise_for_status()
-    began = time.monotonic()
+    started_at = time.monotonic()
     shares = [
         ",".join(map(str, jobs[place :: options.workers])) for place in range(options.workers)
     ]
     workers = [subprocess.Popen([sys.executable, __file__, "--jobs", share]) for share in shares]
     ended_well = all(worker.wait() == 0 for worker in workers)
-    took = time.monotonic() - began
+    took = time.monotonic() - started_at
     document = httpx.get(f"{address}/_sim/registries").raise_for_status().json()["sources"]
     best = max(document[name]["calls"] / pace for name, pace in PACES.items())
     statuses, starts = outcomes()

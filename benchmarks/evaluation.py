@@ -78,18 +78,18 @@ def bars_of(
 ) -> list[Bar]:
     """The targets for which there are measurements."""
     known = {(line.fiches, line.name): line for line in lines}
-    made = [*_limit_bars(known), *_peer_bars(lines, known), *_growth_bars(known)]
+    bars = [*_limit_bars(known), *_peer_bars(lines, known), *_growth_bars(known)]
     if share is not None:
         wanted = f">= {LEAST_SHARE:.0%}"
-        made.append(
+        bars.append(
             Bar("share of the ideal under a cap", wanted, f"{share:.1%}", share >= LEAST_SHARE)
         )
     if start is not None:
         found = f"{start:.2f}"
-        made.append(
+        bars.append(
             Bar("bare start / import dagster", f"<= {MOST_START}", found, start <= MOST_START)
         )
-    return made
+    return bars
 
 
 def _limit_bars(known: Mapping[tuple[int, str], Line]) -> list[Bar]:
@@ -112,7 +112,7 @@ def _limit_bars(known: Mapping[tuple[int, str], Line]) -> list[Bar]:
 
 def _peer_bars(lines: Sequence[Line], known: Mapping[tuple[int, str], Line]) -> list[Bar]:
     """Compares with the fastest peer. Below 1,000 fiches, all times are without the start."""
-    made = []
+    bars = []
     for number in sorted({line.fiches for line in lines}):
         peers = [line for line in lines if line.fiches == number and line.name not in NO_PEERS]
         pipeline = known.get((number, OURS))
@@ -125,8 +125,8 @@ def _peer_bars(lines: Sequence[Line], known: Mapping[tuple[int, str], Line]) -> 
         best = min(peers, key=taken)
         ratio = taken(pipeline) / taken(best)
         what = f"ours / best peer ({best.name}), {number:,} fiches{', without starts' if number < 1000 else ''}"
-        made.append(Bar(what, "< 1.00", f"{ratio:.2f}", ratio < 1))
-    return made
+        bars.append(Bar(what, "< 1.00", f"{ratio:.2f}", ratio < 1))
+    return bars
 
 
 def _growth_bars(known: Mapping[tuple[int, str], Line]) -> list[Bar]:

@@ -67,12 +67,12 @@ def upstream(*, fiches: int, latency: float = 0.05, speech_per_minute: int = 0) 
 def timed(command: Sequence[str], variables: Mapping[str, str], log: Path) -> ProcessResult:
     """IncompleteRunError: the process failed; the message has the end of its output."""
     with log.open("w") as result:
-        began, began_at = time.monotonic(), time.time()
+        started_at, began_at = time.monotonic(), time.time()
         process = subprocess.Popen(
             command, env=dict(variables), stdout=result, stderr=subprocess.STDOUT
         )
         _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started_at
     process.returncode = os.waitstatus_to_exitcode(status)
     output = log.read_text()
     if process.returncode != 0:

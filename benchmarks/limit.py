@@ -76,7 +76,7 @@ async def work_through(options: argparse.Namespace) -> float:
         https = [await stack.enter_async_context(client) for client in clients_of(options)]
         steps = await workload.steps_of(https[0])
         fiches = iter(await workload.sales_list(https[0]))
-        began = time.monotonic()
+        started_at = time.monotonic()
 
         async def work(todo: Iterator[str], http: httpx.AsyncClient) -> None:
             for fiche_id in todo:
@@ -95,7 +95,7 @@ async def work_through(options: argparse.Namespace) -> float:
         await asyncio.gather(*(work(fiches, http) for http in islice(cycle(https), options.width)))
     await book.flush()
     book.close()
-    return began
+    return started_at
 
 
 def clients_of(options: argparse.Namespace) -> list[httpx.AsyncClient]:

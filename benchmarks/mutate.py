@@ -255,16 +255,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if "MUTATE_MAP" in os.environ and (
         "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", 0)
     ):
-        made = coverage.Coverage(
+        coverage_ = coverage.Coverage(
             data_file=os.environ["MUTATE_MAP"],
             data_suffix=True,
             source_pkgs=[PACKAGE],
             config_file=False,
             messages=False,
         )
-        made.set_option("run:disable_warnings", ["module-not-measured"])
-        made.start()
-        _measured.append(made)
+        coverage_.set_option("run:disable_warnings", ["module-not-measured"])
+        coverage_.start()
+        _measured.append(coverage_)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -518,7 +518,7 @@ def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, s
 
 
 def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: float) -> Outcome:
-    tests, began, outcome = tests_for(mutation), time.monotonic(), Outcome(mutation)
+    tests, started_at, outcome = tests_for(mutation), time.monotonic(), Outcome(mutation)
     tree = trees.get()
     (tree / mutation.path).write_text(mutation.after, encoding="utf-8")
     try:
@@ -529,14 +529,14 @@ def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: fl
                 outcome.verdict, outcome.killer = "caught", killer
                 break
             if killer == NO_END or (
-                time.monotonic() - began > seconds and outcome.tests < len(tests)
+                time.monotonic() - started_at > seconds and outcome.tests < len(tests)
             ):
                 outcome.verdict = "undecided"
                 break
     finally:
         (tree / mutation.path).write_text(mutation.before, encoding="utf-8")
         trees.put(tree)
-    outcome.seconds = time.monotonic() - began
+    outcome.seconds = time.monotonic() - started_at
     return outcome
 
 

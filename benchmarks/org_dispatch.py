@@ -107,9 +107,9 @@ def measure(options: argparse.Namespace, url: str, now: datetime) -> int:
 def dispatch(url: str, now: datetime) -> None:
     database = Database(url)
     while True:
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         fire_due_schedules(database=database, clock=Standing(now), meter=Meter())
-        print(time.perf_counter() - began)
+        print(time.perf_counter() - started_at)
         with database.reading() as session:
             if not due_schedules(session, now).count:
                 return
@@ -167,10 +167,10 @@ def bare_seconds(database: Database, schedule_id: str, count: int) -> float:
         )
         for n in range(count)
     ]
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     with database.transaction() as session:
         write_fires(session, fires, DUE_AT)
-    return time.perf_counter() - began
+    return time.perf_counter() - started_at
 
 
 if __name__ == "__main__":

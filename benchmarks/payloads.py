@@ -71,8 +71,8 @@ class Payloads:
         self._name = self._fiche.id.encode()
         self._origin = origin
         self._config = parse_config(json.loads(AUDIT.read_text()))
-        self._said = [_json(_speech(call)) for call in CALLS]
-        self.speech = [Template(body, b"tr_template") for body in self._said]
+        self._speech_bodies = [_json(_speech(call)) for call in CALLS]
+        self.speech = [Template(body, b"tr_template") for body in self._speech_bodies]
         self.audio = [
             Template(mp3(recording.call_id, recording.duration_seconds), self._name)
             for recording in self._fiche.recordings
@@ -103,7 +103,7 @@ class Payloads:
             "details": [each.size for each in self.details.values()],
             "audio": [each.size for each in self.audio],
             "transcript": [each.size for each in self.speech],
-            "words": [json.loads(body)["text"].count(" ") + 1 for body in self._said],
+            "words": [json.loads(body)["text"].count(" ") + 1 for body in self._speech_bodies],
             "prompt": {str(number): len(self._prompt(number, 1)) for number in self.details},
             "judgement": {str(number): len(self.judged[number, 1]) for number in self.details},
         }
@@ -162,9 +162,9 @@ class Payloads:
         }
 
     def _timeline(self, number: int) -> Timeline:
-        pairs = zip(self._fiche.recordings[:number], self._said, strict=False)
+        pairs = zip(self._fiche.recordings[:number], self._speech_bodies, strict=False)
         return Timeline(
-            tuple(_heard(index, call, result) for index, (call, result) in enumerate(pairs))
+            tuple(_recording_of(index, call, result) for index, (call, result) in enumerate(pairs))
         )
 
 
@@ -215,7 +215,7 @@ def _speech(call_id: str) -> dict[str, object]:
     }
 
 
-def _heard(index: int, call: Recording, given: bytes) -> TimelineRecording:
+def _recording_of(index: int, call: Recording, given: bytes) -> TimelineRecording:
     transcript = TranscriptPayload.model_validate_json(given).to_transcript("")
     chunks = tuple(
         TimelineChunk(

@@ -95,12 +95,12 @@ def _sizes(lines: Sequence[Line]) -> list[int]:
     return sorted({line.fiches for line in lines})
 
 
-def renew_page(made: str) -> None:
+def renew_page(created: str) -> None:
     """Replace the part of the page between the marks, if it has marks."""
     before, mark, rest = PAGE.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if mark and end:
-        PAGE.write_text(f"{before}{BEGIN}\n{made}\n{END}{after}")
+        PAGE.write_text(f"{before}{BEGIN}\n{created}\n{END}{after}")
 
 
 def write_json(lines: Sequence[Line], bars: Sequence[Bar], conditions: dict, more: dict) -> None:

@@ -78,7 +78,7 @@ class Writer:
 
     def rows(self, fiche_id: str, recordings: int) -> dict[str, list[Row]]:
         """Rows by the statement that inserts them, parents first."""
-        made: dict[str, list[Row]] = {}
+        created: dict[str, list[Row]] = {}
         known: dict[tuple[str, Value], int] = {}
         for stencil in self.shape.fiches[recordings]:
             values = list(stencil.values)
@@ -92,8 +92,8 @@ class Writer:
                 values[place] = str(known[table, old]).join(parts)
             for place, parts in stencil.named:
                 values[place] = fiche_id.join(parts)
-            made.setdefault(stencil.table.statement, []).append(tuple(values))
-        return made
+            created.setdefault(stencil.table.statement, []).append(tuple(values))
+        return created
 
 
 def shape_of(database: Path, fiche_ids: dict[int, str]) -> Shape:

@@ -45,7 +45,7 @@ def main() -> None:
     rounds = plan(
         only=options.only, fiches=options.fiches, repetitions=options.repetitions, full=options.full
     )
-    saved = SavedResults(conditions_of(options), goes_on=options.more)
+    saved = SavedResults(conditions_of(options), keep_stored=options.more)
     left = compare([turn for round_ in rounds for turn in turns_of(round_)], saved, options)
     check_rows(list(saved.turns.values()))
     measure_more(saved, options)
@@ -70,10 +70,10 @@ def turns_of(round_: Round) -> Iterator[Turn]:
 
 def compare(turns: Sequence[Turn], saved: SavedResults, options: argparse.Namespace) -> int:
     """Returns the number of turns for which no time was left."""
-    began = time.monotonic()
+    started_at = time.monotonic()
     left = [turn for turn in turns if turn not in saved.turns]
     with open_environment(options.width, options.latency) as environment:
-        while left and (options.full or time.monotonic() - began < 60 * options.minutes):
+        while left and (options.full or time.monotonic() - started_at < 60 * options.minutes):
             fiches, repetition, name = left.pop(0)
             found = measure(name, fiches, environment)
             load = os.getloadavg()[0]

@@ -28,14 +28,14 @@ def code() -> str:
 
 
 class SavedResults:
-    """With `goes_on`, it contains the stored measurements. SystemExit: they were made under other
+    """With `keep_stored`, the stored measurements are loaded. SystemExit: they were made under other
     conditions."""
 
-    def __init__(self, conditions: Document, *, goes_on: bool) -> None:
+    def __init__(self, conditions: Document, *, keep_stored: bool) -> None:
         self.conditions = conditions
         self.turns: dict[Turn, Measurement] = {}
         self.more: Document = {}
-        if goes_on and KEPT.exists():
+        if keep_stored and KEPT.exists():
             self._read(json.loads(KEPT.read_text()))
 
     def note(self, repetition: int, found: Measurement, load: float) -> None:

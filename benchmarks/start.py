@@ -50,9 +50,9 @@ def measured() -> tuple[float, float]:
 
 
 def import_seconds() -> float:
-    began = time.monotonic()
+    started_at = time.monotonic()
     subprocess.run([sys.executable, "-c", "import dagster"], check=True)
-    return time.monotonic() - began
+    return time.monotonic() - started_at
 
 
 def parse() -> argparse.Namespace:

@@ -63,9 +63,9 @@ class Timings:
     def take(self, database: Database, run_once: Callable[[], Answer]) -> Answer:
         busy = server_seconds(database)
         with statements(database) as seen:
-            began, ours_busy = time.perf_counter(), time.process_time()
+            started_at, ours_busy = time.perf_counter(), time.process_time()
             answer = run_once()
-            self.seconds.append(time.perf_counter() - began)
+            self.seconds.append(time.perf_counter() - started_at)
             ours_busy = time.process_time() - ours_busy
         self.busy.append(ours_busy + server_seconds(database) - busy)
         self.statements.append(len(seen))

@@ -218,14 +218,14 @@ def _json(body: bytes) -> Answer:
 
 async def serve(options: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
-    made: list[Upstream] = []
+    servers: list[Upstream] = []
     server = await loop.create_server(
-        lambda: Connection(made[0], loop.call_later), "127.0.0.1", options.port, backlog=4096
+        lambda: Connection(servers[0], loop.call_later), "127.0.0.1", options.port, backlog=4096
     )
     host, port = server.sockets[0].getsockname()[:2]
     address = f"http://{host}:{port}"
     cap = options.speech_per_minute
-    made.append(
+    servers.append(
         Upstream(address, fiches=options.fiches, latency=options.latency, speech_per_minute=cap)
     )
     ended = asyncio.Event()

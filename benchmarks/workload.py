@@ -109,7 +109,7 @@ def timeline(recordings: Sequence[Document], chunks: Sequence[Sequence[Document]
     """The transcripts in the format of the prompt."""
     transcripts = zip(recordings, chunks, strict=True)
     results = (
-        _told(number, recording, result)
+        _timeline_text(number, recording, result)
         for number, (recording, result) in enumerate(transcripts, start=1)
     )
     return (
@@ -164,11 +164,11 @@ def _chunk(index: int, messages: Sequence[Document]) -> Document:
     }
 
 
-def _told(number: int, recording: Document, chunks: Sequence[Document]) -> str:
-    began = datetime.fromisoformat(recording["start_time"])
+def _timeline_text(number: int, recording: Document, chunks: Sequence[Document]) -> str:
+    started_at = datetime.fromisoformat(recording["start_time"])
     facts = {
-        "Date": f"{began:%d/%m/%Y}",
-        "Heure": f"{began:%H:%M}",
+        "Date": f"{started_at:%d/%m/%Y}",
+        "Heure": f"{started_at:%H:%M}",
         "Appel": recording["call_id"],
         "De": recording["from_number"],
         "Vers": recording["to_number"],

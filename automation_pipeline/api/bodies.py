@@ -68,10 +68,10 @@ def read_object(raw: bytes) -> Mapping[str, object]:
 
 # The next four functions reject what Python accepts and other parsers reject or read differently.
 def _unique(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    document = dict(pairs)
+    if len(document) != len(pairs):
         raise InvalidJsonError("Invalid JSON body: an object has the same key twice")
-    return made
+    return document
 
 
 def _reject_constant(name: str) -> object:

@@ -143,7 +143,7 @@ def answer_for(error: AutomationError) -> Response:
     if status >= 500:
         log(__name__).error("A request could not be answered", error=str(error), status=status)
     fields = error.fields if isinstance(error, InvalidInputError) else ()
-    return refusal(status, code, error.outside or str(error), fields)
+    return refusal(status, code, error.public_message or str(error), fields)
 
 
 async def on_known_error(request: Request, error: Exception) -> Response:

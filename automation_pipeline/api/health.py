@@ -379,7 +379,7 @@ def _with_public_error(run: Callable[[], str | None], public: str | None = None)
     try:
         return run()
     except AutomationError as error:
-        sentence = error.outside or public
+        sentence = error.public_message or public
         if sentence is None:
             raise
         log(__name__).warning("Not ready", error=str(error))

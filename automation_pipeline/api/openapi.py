@@ -33,18 +33,18 @@ Node = dict[str, Any]
 def document(app: FastAPI) -> Node:
     """Build the OpenAPI document. It has the schemas of bodies as components, the error responses of
     this API, and the permission of each operation."""
-    made = get_openapi(
+    schema = get_openapi(
         title=app.title,
         version=app.version,
         description=app.description,
         routes=app.routes,
         tags=app.openapi_tags,
     )
-    components = made.setdefault("components", {})
+    components = schema.setdefault("components", {})
     schemas: Node = components.setdefault("schemas", {})
     for name in _UNUSED:
         schemas.pop(name, None)
-    paths = cast("Mapping[str, Mapping[str, Node]]", made["paths"])
+    paths = cast("Mapping[str, Mapping[str, Node]]", schema["paths"])
     operations = (
         (method.upper(), path, operation)
         for path, methods in paths.items()
@@ -63,19 +63,19 @@ def document(app: FastAPI) -> Node:
         for content in operation.get("requestBody", {}).get("content", {}).values():
             schemas.update(content["schema"].pop("$defs", {}))
     components["securitySchemes"] = SCHEMES
-    app.openapi_schema = _with_unique_names(made)
+    app.openapi_schema = _with_unique_names(schema)
     return app.openapi_schema
 
 
-def _with_unique_names(made: Node) -> Node:
+def _with_unique_names(document: Node) -> Node:
     """Rename schemas that have the same name in several packages: `PricingRunState`,
     `OrgJobsRunState`."""
     names: dict[str, str] = {}
-    for name in made["components"]["schemas"]:
+    for name in document["components"]["schemas"]:
         if name.startswith(_PACKAGE):  # FastAPI adds the whole module to ambiguous names
             package, *_, own = name.removeprefix(_PACKAGE).split("__")
             names[name] = "".join(word.capitalize() for word in package.split("_")) + own
-    text = json.dumps(made)
+    text = json.dumps(document)
     for name, unique in names.items():
         text = text.replace(f'"{name}"', f'"{unique}"').replace(f'/{name}"', f'/{unique}"')
     document: Node = json.loads(text)

@@ -63,23 +63,23 @@ def selection(run: Run, chosen: FicheSelection, total_fiches: int, at: datetime)
     return _realtime_event(run, "selection", "selection", at, payload)
 
 
-def progress(run: Run, made: ProgressUpdate, at: datetime) -> Event:
+def progress(run: Run, update: ProgressUpdate, at: datetime) -> Event:
     """Two calls with the same progress give the same event."""
-    tally = made.tally
+    tally = update.tally
     done = tally.successful + tally.failed + tally.ignored
     payload = {
         "selected_fiches": tally.selected,
         "successful": tally.successful,
         "failed": tally.failed,
         "ignored": tally.ignored,
-        "audits": made.audits,
-        "current_phase": made.phase,
+        "audits": update.audits,
+        "current_phase": update.phase,
         "progress_percentage": round(100 * done / tally.selected) if tally.selected else 100,
         "status": RunStatus.RUNNING,
     }
-    numbers = (tally.successful, tally.failed, tally.ignored, made.audits)
+    numbers = (tally.successful, tally.failed, tally.ignored, update.audits)
     return _realtime_event(
-        run, "progress", f"progress-{made.phase}-{'-'.join(map(str, numbers))}", at, payload
+        run, "progress", f"progress-{update.phase}-{'-'.join(map(str, numbers))}", at, payload
     )
 
 

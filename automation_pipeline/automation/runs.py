@@ -470,8 +470,8 @@ def record_progress(
     step = step or run.phase
     status = tally(session, ticket.run_id, run.selected_fiches)
     audits = audits_of_run(session, ticket.run_id)
-    made = events.ProgressUpdate(run.phase or Phase.SELECTION, status, audits.ended)
-    enqueue(session, [events.progress(run, made, now)])
+    progress = events.ProgressUpdate(run.phase or Phase.SELECTION, status, audits.ended)
+    enqueue(session, [events.progress(run, progress, now)])
     if not in_log:
         return
     if step is Phase.FETCHING:

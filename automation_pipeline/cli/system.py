@@ -231,7 +231,7 @@ def relay(
 
 async def _relay_once(services: Services, *, as_json: bool) -> None:
     relayed = await relay_events(
-        services.post_office, database=services.database, budget_seconds=RELAY_ONCE_SECONDS
+        services.delivery_services, database=services.database, budget_seconds=RELAY_ONCE_SECONDS
     )
     document = {"events": relayed.events, "messages": relayed.messages}
     print_result(document, _relayed(relayed), as_json=as_json)
@@ -239,7 +239,7 @@ async def _relay_once(services: Services, *, as_json: bool) -> None:
 
 async def _relay_forever(services: Services) -> None:
     while True:
-        relayed = await relay_events(services.post_office, database=services.database)
+        relayed = await relay_events(services.delivery_services, database=services.database)
         if relayed != RelayCounts(0, 0):
             say(_relayed(relayed))
         await asyncio.sleep(RELAY_INTERVAL_SECONDS)

@@ -4,9 +4,9 @@ chooses it."""
 
 class AutomationError(Exception):
     """An expected failure. Its text is one sentence that an operator can act on; callers of the API
-    see `outside` instead if it is set."""
+    see `public_message` instead if it is set."""
 
-    outside: str | None = None
+    public_message: str | None = None
 
 
 class TransientError(AutomationError):

@@ -37,13 +37,13 @@ class WebhookAnswer:
 
 @dataclass(frozen=True)
 class DeliveryPolicy:
-    """The number of attempts and the waits between them. An attempt ends after `attempt_seconds`. A
-    policy that `insists` also retries messages that the receiver refused."""
+    """The number of attempts and the waits between them. An attempt ends after `attempt_seconds`.
+    With `retries_refusals`, messages that the receiver refused are retried too."""
 
     attempts: int
     backoff: Backoff = _BACKOFF
     attempt_seconds: float = 25.0
-    insists: bool = False
+    retries_refusals: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def after_answer(answer: WebhookAnswer, attempts: int, policy: DeliveryPolicy) -
     if 200 <= answer.status < 300:
         return Delivery(DeliveryStatus.SENT, attempts, answer.status, answer.text)
     error = f"The receiver answered {answer.status}"
-    if not (policy.insists or is_transient_status(answer.status)):
+    if not (policy.retries_refusals or is_transient_status(answer.status)):
         return Delivery(DeliveryStatus.FAILED, attempts, answer.status, answer.text, error)
     pending = Delivery(DeliveryStatus.PENDING, attempts, answer.status, answer.text, error)
     return _pending(pending, policy, answer.retry_after_seconds)

@@ -85,7 +85,7 @@ def relay_outbox(services: ServicesResource) -> dg.SkipReason:
     # A separate event loop: sensors run in threads of one process, which may use the services'
     # loop.
     relayed = asyncio.run(
-        system.counted(relay_events(system.post_office, database=system.database, beat=beat))
+        system.counted(relay_events(system.delivery_services, database=system.database, beat=beat))
     )
     return dg.SkipReason(f"Relayed {relayed.events} events; tried {relayed.messages} messages.")
 

@@ -211,7 +211,7 @@ def fail_range(job_id: str, reason: str, *, database: Database, clock: Clock) ->
 
 DELIVERIES_AT_ONCE = 10
 DELIVERY_POLICY = DeliveryPolicy(
-    attempts=3, backoff=Backoff(base_seconds=2, cap_seconds=30), insists=True
+    attempts=3, backoff=Backoff(base_seconds=2, cap_seconds=30), retries_refusals=True
 )
 
 

@@ -60,18 +60,18 @@ class Tickets(dg.IOManager):
 
     def load_input(self, context: dg.InputContext) -> RunAttempt | tuple[RunAttempt, int]:
         """Read the ticket from the tags of the Dagster run."""
-        made = context.upstream_output
-        if made is not None and made.run_id != context.step_context.run_id:
+        upstream = context.upstream_output
+        if upstream is not None and upstream.run_id != context.step_context.run_id:
             raise dg.Failure(FROM_THE_FIRST_STEP, allow_retries=False)
-        run = made and context.step_context.instance.get_run_by_id(made.run_id)
-        if made is None or run is None or ATTEMPT_TAG not in run.tags:
+        run = upstream and context.step_context.instance.get_run_by_id(upstream.run_id)
+        if upstream is None or run is None or ATTEMPT_TAG not in run.tags:
             raise dg.DagsterInvariantViolationError(
                 "No step of this run has opened an attempt: execute it from open_run."
             )
         ticket = RunAttempt(int(run.tags[RUN_ID_TAG]), int(run.tags[ATTEMPT_TAG]))
-        if made.mapping_key is None:
+        if upstream.mapping_key is None:
             return ticket
-        return ticket, int(made.mapping_key.removeprefix(_BATCH))
+        return ticket, int(upstream.mapping_key.removeprefix(_BATCH))
 
 
 @contextmanager

@@ -271,9 +271,9 @@ def _is_wanted(run_id: str, instance: DagsterInstance) -> bool:
 @cache
 def _worker_app() -> celery.Celery:
     executor = StepsOnWorkers(load_settings(), services())
-    made = make_app({**executor.app_args(), "include": PRELOADED})
-    create_task(made, base=StepTask)
-    return made
+    worker_app = make_app({**executor.app_args(), "include": PRELOADED})
+    create_task(worker_app, base=StepTask)
+    return worker_app
 
 
 def __getattr__(name: str) -> celery.Celery:

@@ -104,7 +104,7 @@ def deliver_notifications(
     async def relay() -> None:
         async with asyncio.timeout(seconds):
             await relay_events(
-                services.post_office,
+                services.delivery_services,
                 database=services.database,
                 budget_seconds=seconds,
                 caused_since=since,

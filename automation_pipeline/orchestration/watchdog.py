@@ -87,10 +87,10 @@ def check_all_runs(instance: DagsterInstance, services: Services) -> tuple[int, 
     with services.database.reading() as session:
         runs = watched_runs(session)
         signs = {beat.dagster_run_id: beat.beat_at for beat in step_heartbeats(session)}
-    for place, run in enumerate(runs):
+    for index, run in enumerate(runs):
         sign = signs.get(run.dagster_run_id or "")
         if sign is not None:
-            runs[place] = replace(run, last_sign_at=max(run.last_sign_at, sign))
+            runs[index] = replace(run, last_sign_at=max(run.last_sign_at, sign))
     return len(runs), [*lost, *watch.check(runs), *watch.terminate_cancelled()]
 
 
@@ -233,9 +233,9 @@ class _Watch:
     def _apply(self, decision: Decision, run: WatchedRun, ending: Ending) -> str | None:
         match decision:
             case Decision.REQUEST:
-                began = ending.engine is not Engine.NEVER_STARTED
+                started_at = ending.engine is not Engine.NEVER_STARTED
                 return request_next_attempt(
-                    LostLaunch(run, ending.reason, began=began),
+                    LostLaunch(run, ending.reason, started_at=started_at),
                     database=self.services.database,
                     clock=self.services.clock,
                 )

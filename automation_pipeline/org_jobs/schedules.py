@@ -333,8 +333,10 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
         job = _job(session, row, now, own_types, ignore_window=ignore_window)
         job = replace(job, payload=checked)
         resolve_overlap(session, row, as_schedule(row), now)
-        made = replace(job, created_by=actor)
-        return write_manual_run(session, row, made, client_key=client_key, actor=actor, now=now)
+        manual_job = replace(job, created_by=actor)
+        return write_manual_run(
+            session, row, manual_job, client_key=client_key, actor=actor, now=now
+        )
 
 
 def _job(

@@ -200,7 +200,7 @@ class _Chunk:
         writes = [
             PriceWrite(str(one.variant_id), one.after, one.writes_compare_at) for one in targets
         ]
-        began = time.monotonic()
+        started_at = time.monotonic()
         result = await self._call(
             CallKind.WRITE,
             lambda: shop.write(targets[0].product_id, writes),
@@ -208,7 +208,7 @@ class _Chunk:
             targets,
         )
         if result is not None:
-            milliseconds = round((time.monotonic() - began) * 1000)
+            milliseconds = round((time.monotonic() - started_at) * 1000)
             await self._save(
                 [self._outcome(target, seen, result, milliseconds) for target, seen in product]
             )

@@ -362,7 +362,7 @@ class DatabasePermits:
         self, name: str, limit: int, owner: str, ttl_seconds: float
     ) -> "DatabasePermit | None":
         claim = await self._claims.take_any(
-            [f"{name}:{place}" for place in range(limit)], owner, ttl_seconds
+            [f"{name}:{slot}" for slot in range(limit)], owner, ttl_seconds
         )
         return None if claim is None else DatabasePermit(self._claims, claim)
 

@@ -29,7 +29,7 @@ _LONGEST_LOCK_SECONDS = 10.0
 class DatabaseNotReadyError(PermanentError):
     """The database or its tables do not exist, or they have another version."""
 
-    outside = "The database is not ready: run `automation db upgrade`"
+    public_message = "The database is not ready: run `automation db upgrade`"
 
 
 class DatabaseMissingError(DatabaseNotReadyError):
@@ -153,19 +153,19 @@ class DatabaseUnavailableError(InfrastructureError):
 class DatabaseUnreachableError(DatabaseUnavailableError):
     """The database does not answer."""
 
-    outside = "The database does not answer"
+    public_message = "The database does not answer"
 
 
 class DatabaseBusyError(DatabaseUnavailableError):
     """Other transactions blocked the statement for too long, or the database is overloaded."""
 
-    outside = "The database is too busy"
+    public_message = "The database is too busy"
 
 
 class DatabaseFullError(DatabaseUnavailableError):
     """The disk is full until an operator frees space."""
 
-    outside = "The database's disk is full"
+    public_message = "The database's disk is full"
 
 
 class _ThreadState(threading.local):

@@ -72,10 +72,10 @@ def client_of(api: ASGIApp, token: str) -> TestClient:
 
 @pytest.fixture
 def services(database: Database, clock: FakeClock) -> Services:
-    made = services_on(database.url.render_as_string(hide_password=False))
-    made.clock = clock
-    made.__dict__["database"] = database
-    return made
+    created = services_on(database.url.render_as_string(hide_password=False))
+    created.clock = clock
+    created.__dict__["database"] = database
+    return created
 
 
 @cache
@@ -94,25 +94,25 @@ def api(services: Services) -> ASGIApp:
 @pytest.fixture
 def client(api: ASGIApp) -> Generator[TestClient]:
     """A client with a machine token that has all permissions."""
-    with client_of(api, MACHINE) as made:
-        yield made
+    with client_of(api, MACHINE) as created:
+        yield created
 
 
 @pytest.fixture
 def harness(services: Services, clock: FakeClock) -> PricingHarness:
     """A fake shop with two products at 10 EUR each, used by the API as well."""
-    made = PricingHarness(services.database, clock, FakeShop(*product_variants(2)))
-    services.__dict__["storefront"] = made.storefront
-    return made
+    created = PricingHarness(services.database, clock, FakeShop(*product_variants(2)))
+    services.__dict__["storefront"] = created.storefront
+    return created
 
 
 @pytest.fixture
 def pricing(api: FastAPI, harness: PricingHarness) -> Generator[TestClient]:
     """A client with a machine token and a shop. Validates responses against the OpenAPI document."""
     assert harness.shop
-    with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [openapi_check(api)]}
-        yield made
+    with client_of(api, MACHINE) as created:
+        created.event_hooks = {"response": [openapi_check(api)]}
+        yield created
 
 
 @pytest.fixture
@@ -132,16 +132,16 @@ def operator(api: FastAPI, orgs: OrgJobsData) -> Generator[TestClient]:
     """A client with a machine token without an organisation. Validates responses against the OpenAPI
     document."""
     orgs.organisation("acme")
-    with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [openapi_check(api)]}
-        yield made
+    with client_of(api, MACHINE) as created:
+        created.event_hooks = {"response": [openapi_check(api)]}
+        yield created
 
 
 @pytest.fixture
 def member(api: FastAPI, services: Services, orgs: OrgJobsData) -> Member:
     """A client with a token of an organisation: `member("acme", "org-jobs.write")`."""
 
-    def made(org_id: str, *permissions: str) -> TestClient:
+    def created(org_id: str, *permissions: str) -> TestClient:
         orgs.organisation(org_id)
         request = {
             "name": f"of {org_id}",
@@ -160,4 +160,4 @@ def member(api: FastAPI, services: Services, orgs: OrgJobsData) -> Member:
         client.event_hooks = {"response": [openapi_check(api)]}
         return client
 
-    return made
+    return created

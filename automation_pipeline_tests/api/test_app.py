@@ -33,8 +33,8 @@ def test_a_response_repeats_the_request_id(client: TestClient) -> None:
 
 @pytest.mark.parametrize("given", ["", "with space", "x" * 129, "é"])
 def test_an_invalid_request_id_is_replaced(client: TestClient, given: str) -> None:
-    made = client.get(LIST, headers={"X-Request-Id": given.encode()}).headers["x-request-id"]
-    assert len(made) == 32
+    created = client.get(LIST, headers={"X-Request-Id": given.encode()}).headers["x-request-id"]
+    assert len(created) == 32
 
 
 def test_an_unknown_route_is_404_and_a_wrong_method_405(client: TestClient) -> None:

@@ -34,9 +34,9 @@ ALL_BUT_RECORDINGS = {
 @pytest.fixture
 def audited(services: Services, clock: FakeClock) -> dict[str, str]:
     """An audited fiche of the groupe TEAM R1 with a cited call. Returns the values of path parameters."""
-    bench = AuditHarness(services.database, clock, model=FakeLanguageModel(step_answer))
-    bench.sell("7")
-    status = bench.audit("7", bench.configure(steps=1))
+    harness = AuditHarness(services.database, clock, model=FakeLanguageModel(step_answer))
+    harness.sell("7")
+    status = harness.audit("7", harness.configure(steps=1))
     with services.database.transaction() as session:
         session.execute(update(CallRecordingRow).values(recording_url=SECRET))
         session.execute(

@@ -109,9 +109,13 @@ def test_a_misspelled_fiche_selection_is_refused(login: Login, scope: str) -> No
 
 def test_the_creator_of_a_schedule_cannot_be_forged(login: Login) -> None:
     nord = login(READ_AND_WRITE, groupes=["NORD"])
-    made = nord.post(SCHEDULES, json={**of_groupes("NORD"), "createdBy": "user:1"}).json()["data"]
-    assert made["createdBy"] == "user:12"
-    changed = nord.patch(f"{SCHEDULES}/{made['id']}", json={"createdBy": "user:1"}).json()["data"]
+    created = nord.post(SCHEDULES, json={**of_groupes("NORD"), "createdBy": "user:1"}).json()[
+        "data"
+    ]
+    assert created["createdBy"] == "user:12"
+    changed = nord.patch(f"{SCHEDULES}/{created['id']}", json={"createdBy": "user:1"}).json()[
+        "data"
+    ]
     assert changed["createdBy"] == "user:12"
 
 

@@ -18,9 +18,9 @@ LAST_DAY = {"mode": "date_range", "dateRange": "last_24h"}
 
 @pytest.fixture
 def harness(database: Database, clock: FakeClock) -> AutomationHarness:
-    made = AutomationHarness(database, clock)
-    made.automatic()
-    return made
+    created = AutomationHarness(database, clock)
+    created.automatic()
+    return created
 
 
 def manual(*fiche_ids: str, **filters: object) -> dict[str, Any]:

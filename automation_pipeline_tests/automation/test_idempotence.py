@@ -26,10 +26,10 @@ STEPS = 2
 
 @pytest.fixture
 def harness(database: Database, clock: FakeClock) -> AutomationHarness:
-    made = AutomationHarness(database, clock)
-    made.add_to_crm("1", "2", calls=2)
-    made.automatic(STEPS)
-    return made
+    created = AutomationHarness(database, clock)
+    created.add_to_crm("1", "2", calls=2)
+    created.automatic(STEPS)
+    return created
 
 
 def check(harness: AutomationHarness, run: Run) -> None:

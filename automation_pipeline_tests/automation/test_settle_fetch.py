@@ -17,11 +17,11 @@ STOPPED = "continueOnError=false and details are missing: transcription and audi
 
 @pytest.fixture
 def harness(database: Database, clock: FakeClock) -> AutomationHarness:
-    made = AutomationHarness(database, clock)
-    made.add_to_crm("with-calls")
-    made.add_to_crm("without-calls", calls=0)
-    made.crm.fail_always("broken", TransientError("The CRM answered 503."))
-    return made
+    created = AutomationHarness(database, clock)
+    created.add_to_crm("with-calls")
+    created.add_to_crm("without-calls", calls=0)
+    created.crm.fail_always("broken", TransientError("The CRM answered 503."))
+    return created
 
 
 ALL_FETCHED, ONE_BROKEN = ("with-calls", "without-calls"), ("with-calls", "without-calls", "broken")

@@ -38,12 +38,12 @@ def test_one_more_statement_fails_the_constant_bar(
 
 
 def test_batches_are_complete_and_within_the_table() -> None:
-    made = components.batches_of(fiches=5000, size=1000, repetitions=3)
-    assert [list(batch)[:2] for batch in made["side by side"]] == [
+    created = components.batches_of(fiches=5000, size=1000, repetitions=3)
+    assert [list(batch)[:2] for batch in created["side by side"]] == [
         [1, 2],
         [1334, 1335],
         [2667, 2668],
     ]
-    for batch in (batch for batches in made.values() for batch in batches):
+    for batch in (batch for batches in created.values() for batch in batches):
         assert len(set(batch)) == 1000
         assert set(batch) <= set(range(1, 5001))

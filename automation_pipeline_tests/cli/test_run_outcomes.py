@@ -50,8 +50,8 @@ ERROR_DETAILS = {
 
 
 def transcribed(session: Session, run_id: int, *fiche_ids: str) -> None:
-    its = FicheResultRow.run_id == run_id, FicheResultRow.fiche_id.in_(fiche_ids)
-    session.execute(update(FicheResultRow).where(*its).values(transcribed=True))
+    conditions = FicheResultRow.run_id == run_id, FicheResultRow.fiche_id.in_(fiche_ids)
+    session.execute(update(FicheResultRow).where(*conditions).values(transcribed=True))
 
 
 @pytest.fixture

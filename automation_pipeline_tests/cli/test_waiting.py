@@ -91,9 +91,9 @@ def test_command_startup_time_counts_towards_the_start_timeout(
     monkeypatch.setattr(waiting, "START_TIMEOUT_SECONDS", 60.0)
     monkeypatch.setattr(waiting, "MIN_START_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(cli, "STARTED_AT", time.monotonic() - 100)
-    began = time.monotonic()
+    started_at = time.monotonic()
     ended = terminal.run("transcribe", "7", "--wait")
-    assert (ended.code, "Nothing has started" in ended.err, time.monotonic() - began < 30) == (
+    assert (ended.code, "Nothing has started" in ended.err, time.monotonic() - started_at < 30) == (
         1,
         True,
         True,

@@ -208,9 +208,9 @@ def test_a_slow_audio_host_times_out_with_a_transient_error(
     speech_server: SpeechServer, page: Page, limits: AudioLimits, message: str
 ) -> None:
     speech_server.pages[AUDIO] = page
-    began = perf_counter()
+    started_at = perf_counter()
     raised = speech_server.error(audio_limits=limits)
-    assert perf_counter() - began < 20
+    assert perf_counter() - started_at < 20
     assert (type(raised), str(raised)) == (TransientError, f"Audio download failed: {message}")
 
 

@@ -260,9 +260,9 @@ def test_an_unfinished_provider_response_times_out(
     speech_server: SpeechServer, page: Page, limits: SpeechLimits
 ) -> None:
     speech_server.pages[SPEECH] = page
-    began = perf_counter()
+    started_at = perf_counter()
     raised = speech_server.error(limits=limits)
-    assert perf_counter() - began < 20
+    assert perf_counter() - started_at < 20
     assert type(raised) is TransientError
     assert str(raised) == f"{FAILED}: it did not answer in time."
 
@@ -375,10 +375,10 @@ def test_fifty_thousand_words_are_parsed_and_chunked_within_seconds() -> None:
     body = json.dumps(
         {"transcription_id": "tr_1", "text": "mot " * 50_000, "words": words}
     ).encode()
-    began = thread_time()
+    started_at = thread_time()
     transcript = parse_transcript(body)
     chunks_of(transcript.words)
-    assert thread_time() - began < 5
+    assert thread_time() - started_at < 5
     assert len(transcript.words) == 50_000
 
 

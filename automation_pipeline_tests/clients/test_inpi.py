@@ -68,13 +68,13 @@ class Inpi:
         return httpx.Response(200, json=formality(siren=request.url.path.rpartition("/")[2]))
 
 
-async def at_once(registry: Any, how_many: int) -> list[Any]:
+async def fetch_concurrently(registry: Any, how_many: int) -> list[Any]:
     return await asyncio.gather(*(registry.fetch(SIREN, None) for _ in range(how_many)))
 
 
 def test_concurrent_calls_share_one_login() -> None:
     register = Inpi()
-    result = with_client(inpi(register), lambda one: at_once(one, 10))
+    result = with_client(inpi(register), lambda one: fetch_concurrently(one, 10))
     assert all(isinstance(each, SourceRecord) for each in result)
     assert register.calls == {"login": 1, "read": 10}
     assert register.posted == [{"username": "anna", "password": PASSWORD}]
@@ -91,9 +91,9 @@ def test_concurrent_calls_renew_an_expired_token_once() -> None:
     register = Inpi()
 
     async def ask(one: Any) -> list[Any]:
-        await at_once(one, 1)
+        await fetch_concurrently(one, 1)
         register.expire()
-        return await at_once(one, 5)
+        return await fetch_concurrently(one, 5)
 
     assert all(isinstance(each, SourceRecord) for each in with_client(inpi(register), ask))
     assert register.calls["login"] == 2
@@ -115,7 +115,7 @@ def test_a_refused_password_is_not_retried_before_its_cooldown_ends() -> None:
     register = Inpi(login_status=401)
     now = [NOW]
     one = inpi(register, now=lambda: now[0])
-    result = with_client(one, lambda each: at_once(each, 10))
+    result = with_client(one, lambda each: fetch_concurrently(each, 10))
     assert {(each.error_code, each.http_status) for each in result} == {("AUTH_ERROR", 401)}
     assert "INPI_RNE_PASSWORD" in result[0].message
     assert register.calls == {"login": 1}
@@ -373,20 +373,20 @@ def test_an_unknown_schema_or_another_company_is_a_format_error(document: Any) -
         read(document)
 
 
-def places_in(document: Any) -> list[tuple[str, ...]]:
+def paths_in(document: Any) -> list[tuple[str, ...]]:
     inner = document.items() if isinstance(document, dict) else ()
-    return [(), *((name, *rest) for name, each in inner for rest in places_in(each))]
+    return [(), *((name, *rest) for name, each in inner for rest in paths_in(each))]
 
 
-def with_instead(document: Any, place: tuple[str, ...], value: object) -> Any:
+def with_value_at(document: Any, key_path: tuple[str, ...], value: object) -> Any:
     return (
-        document | {place[0]: with_instead(document[place[0]], place[1:], value)}
-        if place
+        document | {key_path[0]: with_value_at(document[key_path[0]], key_path[1:], value)}
+        if key_path
         else value
     )
 
 
-PLACES = places_in(formality())
+PATHS = paths_in(formality())
 FLAT = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 JSON = st.recursive(
     FLAT,
@@ -397,11 +397,11 @@ JSON = st.recursive(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(PLACES), JSON)
+@given(st.sampled_from(PATHS), JSON)
 def test_any_json_from_inpi_becomes_a_record_or_an_error(
-    place: tuple[str, ...], value: object
+    key_path: tuple[str, ...], value: object
 ) -> None:
-    body = json.dumps(with_instead(formality(), place, value)).encode()
+    body = json.dumps(with_value_at(formality(), key_path, value)).encode()
     result = fetch(inpi(logged_in(lambda _: httpx.Response(200, content=body))))
     assert isinstance(result, SourceRecord | SourceError)
 

@@ -345,9 +345,9 @@ def test_an_unfinished_call_times_out(trickles: bool) -> None:
             await asyncio.Event().wait()
         return httpx.Response(200, stream=body)
 
-    began = perf_counter()
+    started_at = perf_counter()
     raised = error(answer, timeout_seconds=0.1)
-    assert perf_counter() - began < 20
+    assert perf_counter() - started_at < 20
     assert (type(raised), str(raised)) == (
         TransientError,
         f"{FAILED}: the provider did not answer in time.",

@@ -11,14 +11,15 @@ from automation_pipeline_tests.cases import every_case
 
 
 def first(text: str, n: int, start: str) -> list[str]:
-    walls = Cron.parse(text).walls(datetime.fromisoformat(start))
-    return [f"{wall:%m-%d %H:%M}" for wall in islice(walls, n)]
+    wall_times = Cron.parse(text).wall_times(datetime.fromisoformat(start))
+    return [f"{wall:%m-%d %H:%M}" for wall in islice(wall_times, n)]
 
 
 def days(text: str, n: int, start: str = "2026-04-30T23:59") -> list[str]:
     """May 2026 starts on a Friday."""
     return [
-        f"{wall:%a %d}" for wall in islice(Cron.parse(text).walls(datetime.fromisoformat(start)), n)
+        f"{wall:%a %d}"
+        for wall in islice(Cron.parse(text).wall_times(datetime.fromisoformat(start)), n)
     ]
 
 
@@ -156,15 +157,15 @@ def test_a_cron_expression_that_never_fires_is_rejected(text: str) -> None:
     ],
 )
 def test_a_leap_day_is_found_years_ahead(start: str, expected: str) -> None:
-    wall = next(Cron.parse("0 0 29 2 *").walls(datetime.fromisoformat(start)))
+    wall = next(Cron.parse("0 0 29 2 *").wall_times(datetime.fromisoformat(start)))
     assert wall.date().isoformat() == expected
 
 
 def test_wall_clock_times_can_be_iterated_backwards() -> None:
-    walls = Cron.parse("0 9 * * MON").walls(
+    wall_times = Cron.parse("0 9 * * MON").wall_times(
         datetime.fromisoformat("2026-05-04T09:00"), backwards=True
     )
-    assert [wall.day for wall in islice(walls, 2)] == [27, 20]
+    assert [wall.day for wall in islice(wall_times, 2)] == [27, 20]
 
 
 @every_case(

@@ -205,9 +205,9 @@ class CronSets:
         wall, last = here.replace(tzinfo=None, fold=0), before.replace(tzinfo=None, fold=0)
         if self.hours is None:
             return self.names(wall)
-        comes_again = here.utcoffset() != here.replace(fold=1).utcoffset()
+        is_repeated = here.utcoffset() != here.replace(fold=1).utcoffset()
         skipped = (last + MINUTE * k for k in range(1, (wall - last) // MINUTE))
-        return (self.names(wall) and not comes_again) or any(map(self.names, skipped))
+        return (self.names(wall) and not is_repeated) or any(map(self.names, skipped))
 
 
 def minutes_from(start: datetime, n: int) -> Iterator[datetime]:

@@ -101,10 +101,10 @@ def test_a_permanent_error_fails_and_a_transient_one_is_retried() -> None:
 
 
 def test_an_insisting_policy_retries_rejected_deliveries_up_to_its_attempts() -> None:
-    insists = DeliveryPolicy(attempts=2, insists=True)
-    assert after_answer(WebhookAnswer(404, ""), 1, insists).status is PENDING
-    assert after_answer(WebhookAnswer(404, ""), 2, insists).status is FAILED
-    assert after_error(PermanentError("IP not allowed"), 1, insists).status is FAILED
+    retries_refusals = DeliveryPolicy(attempts=2, retries_refusals=True)
+    assert after_answer(WebhookAnswer(404, ""), 1, retries_refusals).status is PENDING
+    assert after_answer(WebhookAnswer(404, ""), 2, retries_refusals).status is FAILED
+    assert after_error(PermanentError("IP not allowed"), 1, retries_refusals).status is FAILED
 
 
 @every_case(

@@ -72,18 +72,18 @@ def new_system(
     tmp_path: Path, provider: str, request: pytest.FixtureRequest
 ) -> Iterator[NewSystem]:
     """Creates an installation without processes for one test, which may disturb others."""
-    made: list[Installation] = []
+    created: list[Installation] = []
     with ExitStack() as databases:
 
         def make(*, kind: str | None = None, at: str = provider, **variables: str) -> Installation:
-            folder = tmp_path / f"system-{len(made)}"
+            folder = tmp_path / f"system-{len(created)}"
             folder.mkdir()
             database = migrated_database(folder, kind or environ.get("DB", "sqlite"), request)
-            made.append(Installation(folder, databases.enter_context(database), at, **variables))
-            return made[-1]
+            created.append(Installation(folder, databases.enter_context(database), at, **variables))
+            return created[-1]
 
         yield make
-        for system in made:
+        for system in created:
             system.close()
 
 

@@ -136,7 +136,7 @@ class System:
         assert ended.returncode == 0, ended.stderr
         return json.loads(ended.stdout)
 
-    def job_words(self, job: str, *more: str, **ops: Mapping[str, object]) -> list[str]:
+    def job_command(self, job: str, *more: str, **ops: Mapping[str, object]) -> list[str]:
         """The command that executes a job with the configuration of its ops."""
         config = (
             {"ops": {op: {"config": dict(values)} for op, values in ops.items()}} if ops else {}
@@ -149,7 +149,7 @@ class System:
         self, job: str, *more: str, **ops: Mapping[str, object]
     ) -> subprocess.CompletedProcess[str]:
         """Run `dagster job execute`."""
-        return self.run(*self.job_words(job, *more, **ops))
+        return self.run(*self.job_command(job, *more, **ops))
 
     def execute_job(self, schedule_id: str) -> subprocess.CompletedProcess[str]:
         return self.execute("automation_run", open_run={"schedule_id": int(schedule_id)})

@@ -34,7 +34,7 @@ def case(title: str, job: str, colour: int, *words: str, **ops: Mapping[str, obj
 def unexpected_exit_codes(system: System, *cases: Case) -> dict[str, int]:
     """The cases whose exit code differs from the table, with the code."""
     codes = exit_codes(
-        system, [system.job_words(job, *words, **ops) for _, job, ops, _, words in cases]
+        system, [system.job_command(job, *words, **ops) for _, job, ops, _, words in cases]
     )
     return {
         f"{job}: {title}": code
@@ -178,7 +178,7 @@ def test_a_run_config_cannot_read_a_secret_of_the_process(new_system: NewSystem)
         "org_job": {"work_org_job": {"job_run_id": secret}},
         "audit_fiche": {"audit": {"fiche_id": "1", "audit_config_id": 1, "trigger_source": secret}},
     }
-    codes = exit_codes(system, [system.job_words(job, **ops) for job, ops in runs.items()])
+    codes = exit_codes(system, [system.job_command(job, **ops) for job, ops in runs.items()])
     printed = (system.folder / "jobs.log").read_text()
     assert codes == [1] * len(runs)
     for field in ("due_at", "job_run_id", "trigger_source"):

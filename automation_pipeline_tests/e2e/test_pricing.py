@@ -38,7 +38,7 @@ def test_prices_are_written_once_despite_a_killed_worker_and_rolled_back(
                 {"route": "shop.graphql", "drop": True, "after": True, "probability": 0.02},
             )
             system.post(f"/api/pricing/runs/{run['id']}/apply")
-            words = system.job_words("rule_run", work_rule_run={"run_id": int(run["id"])})
+            words = system.job_command("rule_run", work_rule_run={"run_id": int(run["id"])})
             with system.running(*words, log="killed.log") as first:
                 wait_until(lambda: len(shop_totals(url)["writes"]) > 40, TIMEOUT_SECONDS)
                 kill_tree(first.pid)

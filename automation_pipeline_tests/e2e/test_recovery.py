@@ -164,7 +164,7 @@ def test_a_killed_job_execute_does_not_block_its_schedule_and_a_daemon_takes_it_
     with running_simulator("--exact", "--fiches-per-day", "24", "--latency", "3") as provider:
         system = new_system(kind="sqlite", at=provider, AUTOMATION_LOST_AFTER_SECONDS="5")
         schedule_id = System.create_schedule(system, [fiche.id for fiche in fiches[:3]])
-        words = system.job_words("automation_run", open_run={"schedule_id": int(schedule_id)})
+        words = system.job_command("automation_run", open_run={"schedule_id": int(schedule_id)})
 
         def execute_and_kill() -> str:
             process = system.start(*words, log="execute.log")

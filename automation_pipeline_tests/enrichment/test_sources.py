@@ -370,21 +370,23 @@ class SleepingTasks:
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock, self._number = clock, 0
-        self._asleep: list[tuple[datetime, int, asyncio.Future[None]]] = []
+        self._sleepers: list[tuple[datetime, int, asyncio.Future[None]]] = []
 
     async def sleep(self, seconds: float) -> None:
         wake_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._number += 1
-        self._asleep.append((self._clock.now() + timedelta(seconds=seconds), self._number, wake_up))
+        self._sleepers.append(
+            (self._clock.now() + timedelta(seconds=seconds), self._number, wake_up)
+        )
         await wake_up
 
     async def run_to_completion(self, tasks: list[asyncio.Task[object]]) -> None:
         while unfinished := sum(not task.done() for task in tasks):
-            if len(self._asleep) < unfinished:
+            if len(self._sleepers) < unfinished:
                 await asyncio.sleep(0)
                 continue
-            first = min(self._asleep)
-            self._asleep.remove(first)
+            first = min(self._sleepers)
+            self._sleepers.remove(first)
             self._clock.advance(max(first[0] - self._clock.now(), timedelta(0)))
             first[2].set_result(None)
 

@@ -298,8 +298,8 @@ def _asset(spec: dg.AssetSpec) -> str:
     return f"asset {spec.key.to_user_string()}: {_described(spec)}; {facts}"
 
 
-def _paragraphs(made: Iterable[str]) -> str:
-    return "\n\n".join(made) + "\n"
+def _paragraphs(created: Iterable[str]) -> str:
+    return "\n\n".join(created) + "\n"
 
 
 DOCUMENTS: Mapping[str, Callable[[], str]] = {

@@ -40,7 +40,7 @@ def endpoints_page() -> str:
 
 
 def _tables() -> Iterator[str]:
-    first = {subject: place for place, (subject, _) in reversed(list(enumerate(_rows())))}
+    first = {subject: number for number, (subject, _) in reversed(list(enumerate(_rows())))}
     in_order = sorted(_rows(), key=lambda row: first[row[0]])
     for subject, rows in groupby(in_order, key=itemgetter(0)):
         yield TABLE.format(subject=subject.capitalize())

@@ -33,23 +33,23 @@ def instance() -> Iterator[DagsterInstance]:
 
 
 @pytest.fixture
-def bench(database: Database) -> AuditHarness:
+def harness(database: Database) -> AuditHarness:
     """The clock starts at the current time, like Dagster's."""
     return AuditHarness(database, FakeClock(datetime.now(UTC)))
 
 
 @pytest.fixture
-def services(bench: AuditHarness) -> Services:
-    built = Services(Settings(), bench.clock)
-    vars(built)["database"] = bench.database
+def services(harness: AuditHarness) -> Services:
+    built = Services(Settings(), harness.clock)
+    vars(built)["database"] = harness.database
     return built
 
 
-def requested_batch(bench: AuditHarness, *fiches: str, minutes_ago: float = 31) -> FiledAudits:
+def requested_batch(harness: AuditHarness, *fiches: str, minutes_ago: float = 31) -> FiledAudits:
     """Request a batch of audits, each taken by a run named after its fiche."""
-    options = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
-    filed = request_audits(fiches, options, database=bench.database, clock=bench.clock)
-    with bench.database.transaction() as session:
+    options = AuditRequestOptions(audit_config_id=harness.configure(steps=1), batch=True)
+    filed = request_audits(fiches, options, database=harness.database, clock=harness.clock)
+    with harness.database.transaction() as session:
         for one in filed.audits:
             mark_taken(session, one.tracking_id, f"run-{one.fiche_id}")
         at = datetime.now(UTC) - timedelta(minutes=minutes_ago)
@@ -75,24 +75,24 @@ def a_run(
     return instance.add_run(run)
 
 
-def request_states(bench: AuditHarness) -> list[str]:
-    with bench.database.reading() as session:
+def request_states(harness: AuditHarness) -> list[str]:
+    with harness.database.reading() as session:
         return list(session.scalars(select(RunRequestRow.state).order_by(RunRequestRow.id)))
 
 
 def test_a_terminated_run_leaves_no_batch_waiting(
-    bench: AuditHarness, services: Services, instance: DagsterInstance
+    harness: AuditHarness, services: Services, instance: DagsterInstance
 ) -> None:
-    filed = requested_batch(bench, "7")
+    filed = requested_batch(harness, "7")
     [one] = filed.audits
     run = a_run(instance, "run-7", one.tracking_id, S.CANCELED)
     assert close_terminated(run, services)
     assert close_terminated(run, services)
-    ended = stored_batch(bench.database, filed.batch_id)
+    ended = stored_batch(harness.database, filed.batch_id)
     assert (ended.failures, ended.is_complete) == ([("7", TERMINATED)], True)
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         assert refusals(session, [one.tracking_id]) == {one.tracking_id: TERMINATED}
-    assert len(bench.events("batch.completed")) == 1
+    assert len(harness.events("batch.completed")) == 1
 
 
 def test_terminating_a_run_without_a_request_closes_nothing(services: Services) -> None:
@@ -111,26 +111,26 @@ def test_terminating_a_run_without_a_request_closes_nothing(services: Services) 
     ],
 )
 def test_an_audit_whose_run_has_ended_is_counted_as_failed(
-    bench: AuditHarness, services: Services, instance: DagsterInstance,
+    harness: AuditHarness, services: Services, instance: DagsterInstance,
     status: DagsterRunStatus, is_lost: bool,
 ) -> None:  # fmt: skip
-    filed = requested_batch(bench, "7")
+    filed = requested_batch(harness, "7")
     a_run(instance, "run-7", filed.audits[0].tracking_id, status)
     lost = end_lost_audits(instance, services)
     assert lost == ([filed.audits[0].tracking_id] if is_lost else [])
-    ended = stored_batch(bench.database, filed.batch_id)
+    ended = stored_batch(harness.database, filed.batch_id)
     assert (ended.failures, ended.is_complete) == (
         [("7", LOST_AUDIT)] if is_lost else [],
         is_lost,
     )
-    assert request_states(bench) == ["refused" if is_lost else "taken"]
+    assert request_states(harness) == ["refused" if is_lost else "taken"]
     assert end_lost_audits(instance, services) == []
 
 
 def test_only_the_newest_run_of_a_request_counts(
-    bench: AuditHarness, services: Services, instance: DagsterInstance
+    harness: AuditHarness, services: Services, instance: DagsterInstance
 ) -> None:
-    filed = requested_batch(bench, "7", "8", "9")
+    filed = requested_batch(harness, "7", "8", "9")
     keys = [one.tracking_id for one in filed.audits]
     a_run(instance, "first-7", keys[0], S.FAILURE)
     a_run(instance, "first-8", keys[1], S.FAILURE)
@@ -142,26 +142,26 @@ def test_only_the_newest_run_of_a_request_counts(
     ]  # Dagster has no run of the last one
 
 
-def reset_to_waiting(bench: AuditHarness) -> None:
-    with bench.database.transaction() as session:
+def reset_to_waiting(harness: AuditHarness) -> None:
+    with harness.database.transaction() as session:
         session.execute(update(RunRequestRow).values(state="waiting"))
 
 
 def test_recent_waiting_or_started_audits_are_not_lost(
-    bench: AuditHarness, services: Services, instance: DagsterInstance
+    harness: AuditHarness, services: Services, instance: DagsterInstance
 ) -> None:
-    requested_batch(bench, "7", minutes_ago=29)
+    requested_batch(harness, "7", minutes_ago=29)
     assert end_lost_audits(instance, services) == []
-    reset_to_waiting(bench)
-    requested_batch(bench, "8")
-    bench.sell("9")
-    filed = requested_batch(bench, "9")
+    reset_to_waiting(harness)
+    requested_batch(harness, "8")
+    harness.sell("9")
+    filed = requested_batch(harness, "9")
     waiting: list[Any] = [one.tracking_id for one in filed.audits]
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         session.execute(
             update(RunRequestRow)
             .where(RunRequestRow.request_key.not_in(waiting))
             .values(state="waiting")
         )
-    bench.audit("9", 1, waiting[0])
+    harness.audit("9", 1, waiting[0])
     assert end_lost_audits(instance, services) == []

@@ -31,17 +31,17 @@ def services(database_url: str) -> Iterator[Services]:
 
 
 @pytest.fixture
-def bench(services: Services) -> AuditHarness:
+def harness(services: Services) -> AuditHarness:
     assert isinstance(services.clock, FakeClock)
     return AuditHarness(services.database, services.clock)
 
 
-def a_run(bench: AuditHarness, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED) -> Run:
-    run_id = open_a_run(bench, fiche_ids)
-    with bench.database.transaction() as session:
+def a_run(harness: AuditHarness, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED) -> Run:
+    run_id = open_a_run(harness, fiche_ids)
+    with harness.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
-        row.status, row.completed_at = status, bench.clock.now()
-    with bench.database.reading() as session:
+        row.status, row.completed_at = status, harness.clock.now()
+    with harness.database.reading() as session:
         return as_run(session.get_one(RunRow, run_id))
 
 
@@ -62,13 +62,13 @@ def of_all(day: date, assets: tuple[str, ...] = ASSETS) -> set[tuple[str, str | 
 
 
 def test_complete_days_are_materialised_and_partial_days_observed(
-    services: Services, bench: AuditHarness
+    services: Services, harness: AuditHarness
 ) -> None:
-    bench.configure(runAutomatically=True)
-    record_sales(bench, "1", "2")
-    record_sales(bench, "3", day=OTHER)
-    audit_day_of_sales(bench)
-    run = a_run(bench, "1", "3")
+    harness.configure(runAutomatically=True)
+    record_sales(harness, "1", "2")
+    record_sales(harness, "3", day=OTHER)
+    audit_day_of_sales(harness)
+    run = a_run(harness, "1", "3")
     events = metadata_of(services, run)
     assert events["AssetMaterialization"] == of_all(OTHER)
     assert events["AssetObservation"] == of_all(DAY)
@@ -85,25 +85,25 @@ def test_complete_days_are_materialised_and_partial_days_observed(
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELLED])
 def test_a_failed_or_cancelled_run_materialises_nothing(
-    services: Services, bench: AuditHarness, status: RunStatus
+    services: Services, harness: AuditHarness, status: RunStatus
 ) -> None:
-    record_sales(bench, "1")
-    events = metadata_of(services, a_run(bench, "1", status=status))
+    record_sales(harness, "1")
+    events = metadata_of(services, a_run(harness, "1", status=status))
     assert "AssetMaterialization" not in events
     assert events["AssetObservation"] == of_all(DAY)
 
 
-def test_only_the_assets_of_the_run_have_events(services: Services, bench: AuditHarness) -> None:
-    record_sales(bench, "1")
-    events = metadata_of(services, a_run(bench, "1"), ("fiche_details",))
+def test_only_the_assets_of_the_run_have_events(services: Services, harness: AuditHarness) -> None:
+    record_sales(harness, "1")
+    events = metadata_of(services, a_run(harness, "1"), ("fiche_details",))
     assert {asset for group in events.values() for asset, _ in group} == {"fiche_details"}
 
 
 def test_days_without_a_partition_and_fiches_without_a_day_are_ignored(
-    services: Services, bench: AuditHarness
+    services: Services, harness: AuditHarness
 ) -> None:
-    record_sales(bench, "1", day=BEFORE_ALL)
-    assert metadata_of(services, a_run(bench, "1", "unknown")) == {}
+    record_sales(harness, "1", day=BEFORE_ALL)
+    assert metadata_of(services, a_run(harness, "1", "unknown")) == {}
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_the_assets_of_a_run_follow_its_schedule(
 
 
 def test_dagster_stores_every_event_and_the_materialised_days(
-    services: Services, bench: AuditHarness
+    services: Services, harness: AuditHarness
 ) -> None:
-    record_sales(bench, "1", "2")
+    record_sales(harness, "1", "2")
     for fiche_ids, materialised in ((("1",), set()), (("1", "2"), {DAY.isoformat()})):
         with dg.DagsterInstance.ephemeral() as instance:
-            for event in asset_events(services, a_run(bench, *fiche_ids)):
+            for event in asset_events(services, a_run(harness, *fiche_ids)):
                 instance.report_runless_asset_event(event)
             assert instance.get_materialized_partitions(dg.AssetKey("transcripts")) == materialised

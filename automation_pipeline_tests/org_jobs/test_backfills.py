@@ -31,9 +31,9 @@ def backfill(
     return backfill_schedule(schedule_id, PERIOD | given, **data.context(within))
 
 
-def stored(data: OrgJobsData, made: Backfill) -> Backfill:
+def stored(data: OrgJobsData, created: Backfill) -> Backfill:
     with data.database.reading() as session:
-        return get_backfill(session, made.id or 0, OrgScope(ORG))
+        return get_backfill(session, created.id or 0, OrgScope(ORG))
 
 
 def end_job(data: OrgJobsData, job_id: int, *, succeeds: bool) -> None:
@@ -53,9 +53,9 @@ def test_each_due_time_gets_its_job(data: OrgJobsData) -> None:
     host = data.host()
     server = data.server(host_id=host)
     schedule = data.schedule(server_instance_id=server, payload={"message": "x"}, priority=4)
-    made = backfill(data, schedule, OrgScope(ORG))
-    assert made == stored(data, made)
-    assert (made.status, made.total, made.pending, made.behaviour, made.times) == (
+    created = backfill(data, schedule, OrgScope(ORG))
+    assert created == stored(data, created)
+    assert (created.status, created.total, created.pending, created.behaviour, created.times) == (
         "running",
         3,
         3,
@@ -64,7 +64,7 @@ def test_each_due_time_gets_its_job(data: OrgJobsData) -> None:
     )
     fires, jobs = data.fires(schedule), data.jobs(schedule)
     assert [(one.trigger, one.outcome, one.batch_id, one.actor) for one in fires] == [
-        ("BACKFILL", "DISPATCHED", made.id, ACTOR)
+        ("BACKFILL", "DISPATCHED", created.id, ACTOR)
     ] * 3
     assert (
         [one.scheduled_for for one in jobs]
@@ -73,15 +73,15 @@ def test_each_due_time_gets_its_job(data: OrgJobsData) -> None:
     )
     assert {
         (one.batch_id, one.priority, one.server_instance_id, one.created_by) for one in jobs
-    } == {(made.id, 5, server, ACTOR)}
+    } == {(created.id, 5, server, ACTOR)}
     runs = [data.run_row(one.id) for one in jobs]
     assert {(one.line, one.host_id, one.next_attempt_at) for one in runs} == {
-        (f"backfill-{made.id}", host, None)
+        (f"backfill-{created.id}", host, None)
     }
     row = data.schedule_row(schedule)
     assert (row.run_count, row.last_run_job_id, row.next_scheduled_for) == (3, None, at(5))
     assert len(data.events("schedule.fired")) == 3
-    assert data.audit(schedule)[-1].after["batchId"] == str(made.id)
+    assert data.audit(schedule)[-1].after["batchId"] == str(created.id)
 
 
 def test_serial_jobs_expire_later(data: OrgJobsData) -> None:
@@ -138,13 +138,13 @@ def test_the_reprocess_behaviour_decides_which_due_times_are_repeated(data: OrgJ
 
 def test_backfill_ends_with_its_last_job(data: OrgJobsData) -> None:
     schedule = data.schedule(auto_pause_after=0)
-    made = backfill(data, schedule)
+    created = backfill(data, schedule)
     one, two, three = (job.id for job in data.jobs(schedule))
     end_job(data, one, succeeds=True)
     end_job(data, two, succeeds=False)
-    assert (stored(data, made).status, stored(data, made).pending) == ("running", 1)
+    assert (stored(data, created).status, stored(data, created).pending) == ("running", 1)
     end_job(data, three, succeeds=True)
-    over = stored(data, made)
+    over = stored(data, created)
     assert (over.status, over.success, over.failed, over.pending) == (
         "completed_with_failures",
         2,
@@ -225,8 +225,8 @@ def test_number_of_queries_is_constant(data: OrgJobsData) -> None:
 def make_backfill(data: OrgJobsData, org_id: str = ORG, **given: object) -> tuple[int, list[int]]:
     """Create a backfill; return its id and those of its jobs."""
     schedule = data.schedule(org_id)
-    made = backfill(data, schedule, **given)
-    return made.id or 0, [job.id for job in data.jobs(schedule)]
+    created = backfill(data, schedule, **given)
+    return created.id or 0, [job.id for job in data.jobs(schedule)]
 
 
 def cancel(

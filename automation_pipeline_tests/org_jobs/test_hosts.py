@@ -42,17 +42,17 @@ def ids(data: OrgJobsData, kind: str) -> list[int]:
 
 def test_a_new_host_is_stored_and_logged(data: OrgJobsData) -> None:
     data.organisation()
-    made = create_host({"name": "eu-1"}, org_id=ORG, **data.context(MINE))
+    created = create_host({"name": "eu-1"}, org_id=ORG, **data.context(MINE))
     with data.database.reading() as session:
-        assert get_host(session, made.id, MINE) == made
-    assert (made.name, made.org_id, made.last_seen_at, made.agent_version) == (
+        assert get_host(session, created.id, MINE) == created
+    assert (created.name, created.org_id, created.last_seen_at, created.agent_version) == (
         "eu-1",
         ORG,
         None,
         None,
     )
-    assert made.created_at == made.updated_at == data.now
-    [entry] = data.audit(str(made.id))
+    assert created.created_at == created.updated_at == data.now
+    [entry] = data.audit(str(created.id))
     assert (entry.org_id, entry.action, entry.entity, entry.actor) == (ORG, "create", "host", ACTOR)
     assert entry.after == {"name": "eu-1", "maintenanceUntil": None}
 
@@ -60,11 +60,16 @@ def test_a_new_host_is_stored_and_logged(data: OrgJobsData) -> None:
 def test_a_new_server_is_stored_and_logged_and_moves_no_jobs(data: OrgJobsData) -> None:
     host_id, waiting = data.host(), data.job()
     given = {"name": "one", "hostId": str(host_id)}
-    made = create_server(given, org_id=ORG, **data.context(MINE))
+    created = create_server(given, org_id=ORG, **data.context(MINE))
     with data.database.reading() as session:
-        assert get_server(session, made.id, MINE) == made
-    assert (made.name, made.org_id, made.host_id, made.is_enabled) == ("one", ORG, host_id, True)
-    [entry] = data.audit(str(made.id))
+        assert get_server(session, created.id, MINE) == created
+    assert (created.name, created.org_id, created.host_id, created.is_enabled) == (
+        "one",
+        ORG,
+        host_id,
+        True,
+    )
+    [entry] = data.audit(str(created.id))
     assert (entry.action, entry.entity, entry.after["hostId"]) == ("create", "server", str(host_id))
     assert data.run_row(waiting).host_id is None
 

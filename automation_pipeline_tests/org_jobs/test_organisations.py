@@ -21,11 +21,16 @@ GIVEN = {"id": "acme", "name": "Acme", "maxRunning": 3}
 
 
 def test_a_new_organisation_is_stored_and_logged(data: OrgJobsData) -> None:
-    made = create_organisation(GIVEN, **data.context())
+    created = create_organisation(GIVEN, **data.context())
     with data.database.reading() as session:
-        assert get_organisation(session, "acme", ALL_ORGANISATIONS) == made
-    assert (made.id, made.name, made.max_running, made.suspended_at) == ("acme", "Acme", 3, None)
-    assert made.created_at == made.updated_at == data.now
+        assert get_organisation(session, "acme", ALL_ORGANISATIONS) == created
+    assert (created.id, created.name, created.max_running, created.suspended_at) == (
+        "acme",
+        "Acme",
+        3,
+        None,
+    )
+    assert created.created_at == created.updated_at == data.now
     [entry] = data.audit("acme")
     assert (entry.org_id, entry.actor, entry.action, entry.entity) == (
         "acme",
@@ -43,11 +48,11 @@ def test_invalid_organisation_is_not_stored(data: OrgJobsData) -> None:
     with pytest.raises(InvalidInputError):
         create_organisation({**GIVEN, "maxRunning": 0}, **data.context())
     assert data.audit() == []
-    made = create_organisation(GIVEN, **data.context())
+    created = create_organisation(GIVEN, **data.context())
     with pytest.raises(ConflictError, match="There is an organisation 'acme' already"):
         create_organisation({**GIVEN, "name": "Other"}, **data.context())
     with data.database.reading() as session:
-        assert list_organisations(session, ALL_ORGANISATIONS, limit=10, offset=0) == [made]
+        assert list_organisations(session, ALL_ORGANISATIONS, limit=10, offset=0) == [created]
 
 
 def test_a_change_is_stored_and_logged(data: OrgJobsData) -> None:
@@ -100,8 +105,8 @@ def test_a_caller_cannot_access_another_organisation(data: OrgJobsData) -> None:
 def test_suspending_pauses_the_active_schedules(data: OrgJobsData) -> None:
     active, other = data.schedule(), data.schedule(OTHER_ORG)
     gone = data.schedule(deleted_at=data.now)
-    made = suspend_organisation(ORG, reason="Unpaid.", **data.context())
-    assert (made.suspended_at, made.suspend_reason) == (data.now, "Unpaid.")
+    created = suspend_organisation(ORG, reason="Unpaid.", **data.context())
+    assert (created.suspended_at, created.suspend_reason) == (data.now, "Unpaid.")
     row = data.schedule_row(active)
     assert (row.state, row.enabled, row.is_suspended, row.next_run_at) == (
         "PAUSED",
@@ -117,7 +122,7 @@ def test_suspending_pauses_the_active_schedules(data: OrgJobsData) -> None:
     [entry] = data.audit(ORG)
     assert (entry.action, entry.after, entry.reason) == ("suspend", {"paused": 1}, "Unpaid.")
     data.advance_minutes(1)
-    assert suspend_organisation(ORG, reason="Again", **data.context()) == made
+    assert suspend_organisation(ORG, reason="Again", **data.context()) == created
     assert len(data.audit(ORG)) == 1
 
 
@@ -138,9 +143,9 @@ def test_resuming_continues_suspended_schedules_from_now(data: OrgJobsData) -> N
     suspend_organisation(ORG, **data.context())
     data.set_schedule(not_suspended, enabled=False, is_suspended=False)
     data.advance_minutes(3 * 24 * 60)
-    made = resume_organisation(ORG, **data.context())
-    assert (made.suspended_at, made.suspend_reason) == (None, None)
-    assert made.updated_at == data.now
+    created = resume_organisation(ORG, **data.context())
+    assert (created.suspended_at, created.suspend_reason) == (None, None)
+    assert created.updated_at == data.now
     row = data.schedule_row(schedule)
     assert (row.state, row.is_suspended, row.pause_reason) == ("ACTIVE", False, None)
     assert row.next_run_at == row.next_scheduled_for == datetime(2026, 5, 8, 2, tzinfo=UTC)

@@ -404,9 +404,9 @@ def test_ended_pauses_resume_from_now(data: OrgJobsData) -> None:
 
 
 def test_ended_pause_waits_for_a_suspended_organisation(data: OrgJobsData) -> None:
-    waits, goes_on = add_pause(data, "globex"), add_pause(data)
+    waits, continues = add_pause(data, "globex"), add_pause(data)
     data.organisation("globex", suspended_at=data.now)
-    assert resume_paused_schedules(database=data.database, clock=data.clock) == [goes_on]
+    assert resume_paused_schedules(database=data.database, clock=data.clock) == [continues]
     data.organisation("globex", suspended_at=None)
     assert resume_paused_schedules(database=data.database, clock=data.clock) == [waits]
 
@@ -479,16 +479,16 @@ CLOSED = {"execution_window_start": "22:00", "execution_window_end": "06:00"}
 
 def test_manual_run_does_not_change_the_next_due_time(data: OrgJobsData) -> None:
     schedule = create(data, priority=2, retryPolicy={"maxRetries": 4})
-    made = run_now(data, schedule.id)
+    created = run_now(data, schedule.id)
     (fire,) = data.fires(schedule.id)
     assert (fire.id, fire.trigger, fire.outcome, fire.actor) == (
-        made.fire_id,
+        created.fire_id,
         "MANUAL",
         "DISPATCHED",
         ACTOR,
     )
     assert (fire.scheduled_for, fire.effective_for) == (data.now, data.now)
-    job, run = data.job_row(made.job_id), data.run_row(made.job_id)
+    job, run = data.job_row(created.job_id), data.run_row(created.job_id)
     assert (job.schedule_fire_id, job.created_by, job.priority, job.type) == (
         fire.id,
         ACTOR,
@@ -497,7 +497,7 @@ def test_manual_run_does_not_change_the_next_due_time(data: OrgJobsData) -> None
     )
     assert (run.status, run.max_attempts, run.line) == ("pending", 5, schedule.id)
     row = data.schedule_row(schedule.id)
-    assert (row.run_count, row.last_run_job_id, row.last_run_at) == (1, made.job_id, data.now)
+    assert (row.run_count, row.last_run_job_id, row.last_run_at) == (1, created.job_id, data.now)
     assert (row.last_dispatch_status, row.last_scheduled_for) == ("dispatched", None)
     assert (row.next_run_at, row.next_scheduled_for, row.version) == (
         schedule.next_run_at,
@@ -543,8 +543,8 @@ def test_paused_schedule_runs_and_stays_paused(data: OrgJobsData) -> None:
 
 def test_payload_replaces_that_of_the_schedule(data: OrgJobsData) -> None:
     schedule = create(data)
-    made = run_now(data, schedule.id, payload={"url": "https://example.org/other"})
-    assert data.job_row(made.job_id).payload["url"] == "https://example.org/other"
+    created = run_now(data, schedule.id, payload={"url": "https://example.org/other"})
+    assert data.job_row(created.job_id).payload["url"] == "https://example.org/other"
     with pytest.raises(InvalidInputError) as refused:
         run_now(data, schedule.id, payload={"url": 3})
     assert [field for field, _ in refused.value.fields] == ["payload.url"]
@@ -607,10 +607,10 @@ def test_overlap_policy_decides_about_unfinished_jobs(
         data.running_job(schedule_id=schedule_id),
         data.job(schedule_id=schedule_id),
     )
-    made = run_now(data, schedule_id)
+    created = run_now(data, schedule_id)
     assert (data.job_row(at_work).status, data.job_row(waiting).status) == status
     assert (data.run_row(at_work).cancel_requested_at is not None) == is_asked
-    run = data.run_row(made.job_id)
+    run = data.run_row(created.job_id)
     assert (run.status, run.line) == ("pending", None if policy == "ALLOW_ALL" else schedule_id)
 
 

@@ -478,18 +478,18 @@ def test_a_repair_has_only_the_mismatches_in_the_same_currency(
     four_product_harness: PricingHarness,
 ) -> None:
     run = applied_then_edited(four_product_harness)
-    made = repair(four_product_harness, run)
-    assert (made.status, made.trigger, made.parent_run_id, made.created_by) == (
+    created = repair(four_product_harness, run)
+    assert (created.status, created.trigger, created.parent_run_id, created.created_by) == (
         "PREVIEW",
         "repair",
         run.id,
         "user:5",
     )
-    assert (made.total_targets, made.rule_version_hash) == (1, run.rule_version_hash)
-    assert made.previewed_at == four_product_harness.clock.now()
-    assert made.explain is not None
-    assert made.explain["repairs"] == {"runId": str(run.id), "check": "5m"}
-    [target] = four_product_harness.targets(made.id)
+    assert (created.total_targets, created.rule_version_hash) == (1, run.rule_version_hash)
+    assert created.previewed_at == four_product_harness.clock.now()
+    assert created.explain is not None
+    assert created.explain["repairs"] == {"runId": str(run.id), "check": "5m"}
+    [target] = four_product_harness.targets(created.id)
     assert (target.variant_id, target.sku_id, target.product_id) == ("201", "SKU-2-1", "2")
     assert (target.before_json["unit_amount"], target.after_json["unit_amount"]) == (1, 900)
     assert target.writes_compare_at is False

@@ -204,12 +204,12 @@ def scheduled(harness: PricingHarness) -> RuleRun:
     return harness.plan(harness.scheduled_run(harness.rule()))
 
 
-@pytest.mark.parametrize("made", [previewed_by_another, requested_in_dagster, scheduled])
+@pytest.mark.parametrize("created", [previewed_by_another, requested_in_dagster, scheduled])
 def test_the_author_of_the_rule_cannot_approve_a_run_of_another_person(
-    made: Callable[[PricingHarness], RuleRun], harness: PricingHarness
+    created: Callable[[PricingHarness], RuleRun], harness: PricingHarness
 ) -> None:
     harness.set_policy()
-    run = made(harness)
+    run = created(harness)
     with pytest.raises(
         ConflictError, match="approved by a person other than the author of its rule"
     ):

@@ -397,11 +397,11 @@ def test_a_due_rule_and_a_concurrent_request_create_one_run(
 ) -> None:
     rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
-    made = run_in_processes(
+    created = run_in_processes(
         start_due_or_request,
         *((database_url, now, rule_id) for rule_id in (0, 0, rule.id, rule.id)),
     )
-    assert sum(made) == len(run_rows(database)) == len(stored_requests(database)) == 1
+    assert sum(created) == len(run_rows(database)) == len(stored_requests(database)) == 1
 
 
 def test_a_requested_run_postpones_the_scheduled_start(

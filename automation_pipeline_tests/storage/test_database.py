@@ -261,10 +261,10 @@ def test_unless_busy_fails_immediately_behind_another_writer_and_restores_the_ti
 ) -> None:
     with paid.transaction() as session:
         session.execute(text("UPDATE rate_limits SET paid_until = 3"))
-        began = time.monotonic()
+        started_at = time.monotonic()
         with pytest.raises(TransientError):
             pay_unless_busy(paid, 2)
-        assert time.monotonic() - began < AT_ONCE_SECONDS
+        assert time.monotonic() - started_at < AT_ONCE_SECONDS
     assert cost(paid) == 3
     if paid.dialect == "sqlite":
         with paid.transaction() as session:

@@ -34,7 +34,7 @@ def offer(database: Database, limit: int = 100) -> list[NewRunRequest]:
         return offer_waiting(session, limit=limit)
 
 
-def let_pass(database: Database, seconds: float) -> None:
+def age_offers(database: Database, seconds: float) -> None:
     with database.transaction() as session:
         session.execute(update(RunRequestRow).values(offered_at=database_now(-seconds)))
 
@@ -77,9 +77,9 @@ def test_a_request_not_taken_by_a_run_is_offered_again_after_a_delay(
 ) -> None:
     file(database, new_request("a"))
     offer(database)
-    let_pass(database, OFFER_AGAIN_SECONDS - 10)
+    age_offers(database, OFFER_AGAIN_SECONDS - 10)
     assert offer(database) == []
-    let_pass(database, OFFER_AGAIN_SECONDS)
+    age_offers(database, OFFER_AGAIN_SECONDS)
     assert offer(database) == [new_request("a")]
     assert offer(database) == []
 

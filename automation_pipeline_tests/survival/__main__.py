@@ -49,15 +49,15 @@ def main() -> int:
     ):  # a background job of a shell ignores SIGINT
         signal.signal(ending, signal.default_int_handler)
     outcomes: list[Outcome] = []
-    began = time.monotonic()
+    started_at = time.monotonic()
     for campaign in campaigns(options):
         outcomes += survive(campaign)
         if any(outcome.violations for outcome in outcomes):
             break
-    report(table(outcomes, time.monotonic() - began))
+    report(table(outcomes, time.monotonic() - started_at))
     if options.json:
         options.json.write_text(
-            json.dumps(document(outcomes, time.monotonic() - began), indent=2) + "\n"
+            json.dumps(document(outcomes, time.monotonic() - started_at), indent=2) + "\n"
         )
     return int(any(outcome.violations for outcome in outcomes))
 

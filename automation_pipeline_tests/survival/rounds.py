@@ -127,8 +127,8 @@ class Player:
             **work,
             **values,
         }
-        made = self._post("/api/automation/schedules", f"schedule-{round_.number}", schedule)
-        schedule_id = int(made["data"]["id"])
+        created = self._post("/api/automation/schedules", f"schedule-{round_.number}", schedule)
+        schedule_id = int(created["data"]["id"])
         requested = self._post(
             "/api/automation/trigger", f"run-{round_.number}", {"scheduleId": schedule_id}
         )

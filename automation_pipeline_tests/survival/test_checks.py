@@ -39,8 +39,13 @@ def ended_run(database: Database, *statuses: str, **fields: Any) -> int:
         session.add(run)
         session.flush()
         for position, status in enumerate(statuses):
-            place = {"run_id": run.id, "fiche_id": str(position), "position": position, "batch": 0}
-            session.add(FicheResultRow(**place, status=status, **times))
+            columns = {
+                "run_id": run.id,
+                "fiche_id": str(position),
+                "position": position,
+                "batch": 0,
+            }
+            session.add(FicheResultRow(**columns, status=status, **times))
         return run.id
 
 

@@ -140,10 +140,13 @@ class Results:
 
 
 def report(folder: Path, started: float) -> None:
-    ended, began = time.time(), float((folder / "began").read_text())
+    ended, started_at = time.time(), float((folder / "began").read_text())
     print(
         json.dumps(
-            {"seconds": round(ended - started, 3), "started_seconds": round(began - started, 3)}
+            {
+                "seconds": round(ended - started, 3),
+                "started_seconds": round(started_at - started, 3),
+            }
         ),
         flush=True,
     )

@@ -59,7 +59,7 @@ from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.storage.database import Session
 from automation_pipeline.storage.run_requests import filed_requests
 
-GOES_ON = "The audit continues. `automation audits list` shows its status."
+CONTINUES = "The audit continues. `automation audits list` shows its status."
 PATH = "/api/audits"
 STEP = f"{PATH}/{{audit_id}}/steps/{{step}}[/control-points/{{point}}]"
 
@@ -244,7 +244,7 @@ def audit(
                 fiches,
                 audit_requests,
                 lambda audit: (audit.status, audit.done, audit.steps, audit.is_over),
-                on_interrupt=GOES_ON,
+                on_interrupt=CONTINUES,
                 quiet=as_json,
                 waits=waits,
             )

@@ -174,7 +174,7 @@ def _one_of(texts: Collection[str]) -> str:
 _spoken_chunk = lru_cache(maxsize=2_000)(_SpokenChunk)
 
 
-def was_said(quotation: str, indexes: tuple[int, int], timeline: Timeline, shortest: int) -> bool:
+def is_quoted(quotation: str, indexes: tuple[int, int], timeline: Timeline, shortest: int) -> bool:
     """Whether the chunk at the `indexes` (recording, chunk) contains the quotation word for word. A quotation
     of fewer than `shortest` characters proves nothing."""
     chunk = timeline.chunk(*indexes)
@@ -239,7 +239,7 @@ def _gate_point(point: ControlPoint, timeline: Timeline, options: GatingOptions)
     valid = [
         cited
         for cited in point.citations
-        if was_said(cited.texte, (cited.recording_index, cited.chunk_index), timeline, shortest)
+        if is_quoted(cited.texte, (cited.recording_index, cited.chunk_index), timeline, shortest)
     ]
     if not valid:
         return replace(

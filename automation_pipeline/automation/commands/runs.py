@@ -282,9 +282,9 @@ def is_good(run: Run) -> bool:
 
 def watch_run(run_id: int, *, quiet: bool, waits: LaunchWait) -> RunDetails:
     """Follow a run with a bar per phase, and return the ended run."""
-    goes_on = f"Run {run_id} continues. `automation runs show {run_id}` shows its status."
+    continues = f"Run {run_id} continues. `automation runs show {run_id}` shows its status."
     run = get_run(run_id)
-    with progress_bars(goes_on, quiet=quiet) as bars:
+    with progress_bars(continues, quiet=quiet) as bars:
         tasks = [bars.add_task("waiting for Dagster", total=None)]
         while True:
             for number, (label, done, total) in enumerate(phase_bars(run, run.progress)):

@@ -460,8 +460,8 @@ def _print_preview(shown: SelectionPreview) -> None:
         print_table(("fiche", "would be", "reason", "why"), rows)
 
 
-def _print_backfill(made: ScheduleBackfill) -> None:
-    filed = "would be filed" if made.dry_run else "filed"
+def _print_backfill(backfill: ScheduleBackfill) -> None:
+    filed = "would be filed" if backfill.dry_run else "filed"
     print_table(
         ("day", "run", "status", ""),
         (
@@ -471,7 +471,7 @@ def _print_backfill(made: ScheduleBackfill) -> None:
                 day.status,
                 filed if day.filed else "is excluded" if day.excluded else "has its run",
             )
-            for day in made.days
+            for day in backfill.days
         ),
     )
 

@@ -222,7 +222,7 @@ def reported_audits(
     # The worst score first; an audit without one has nothing to show.
     worst = sorted(scored, key=lambda audit: (audit[0] is None, audit[0] or 0, audit[1]))
     steps = _steps(session, [audit_id for _, audit_id in worst[:most_in_full]])
-    place = {fiche_id: number for number, fiche_id in enumerate(fiche_ids)}
+    order = {fiche_id: number for number, fiche_id in enumerate(fiche_ids)}
     return tuple(
         ReportedAudit(
             audit_id=row.id,
@@ -236,7 +236,7 @@ def reported_audits(
             error=row.error_message,
             steps=tuple(steps[row.id]),
         )
-        for row, fiche_id, name in sorted(rows, key=lambda found: place[found[1]])
+        for row, fiche_id, name in sorted(rows, key=lambda found: order[found[1]])
     )
 
 

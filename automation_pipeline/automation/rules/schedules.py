@@ -242,16 +242,16 @@ def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDec
         at_work=1 if load in OVERLAP_REASONS else 0,
         skip_until=schedule.skip_due_at,
     )
-    made = plan(schedule.timing, due[len(too_early) :], policies, facts)
+    planned = plan(schedule.timing, due[len(too_early) :], policies, facts)
     recorded: list[SkippedOccurrence] = []
     unrecorded = [one.scheduled_for for one in too_early]
-    for one in _not_run(made, load, schedule):
+    for one in _not_run(planned, load, schedule):
         if schedule.is_before_creation(one.due_at):
             unrecorded.append(one.due_at)
         else:
             recorded.append(one)
-    line = tuple(one.scheduled_for for one in made.line)
-    is_in_line = made.start is Start.IN_LINE
+    line = tuple(one.scheduled_for for one in planned.line)
+    is_in_line = planned.start is Start.IN_LINE
     waits = is_in_line and schedule.overlap_policy is not OverlapPolicy.SKIP
     return DueDecision(
         to_run=() if is_in_line else line,
@@ -259,7 +259,7 @@ def decide_due(schedule: DueSchedule, now: datetime, rules: DuePolicy) -> DueDec
         reconcile=load is ScheduleLoad.STALE,
         unrecorded=tuple(unrecorded),
         waiting=tuple(at for at in line if at not in schedule.waited) if waits else (),
-        replaces=made.start is Start.IN_PLACE,
+        replaces=planned.start is Start.IN_PLACE,
     )
 
 
@@ -270,16 +270,18 @@ def next_undecided(timing: Timing, decided_until: datetime) -> datetime:
     return coming.scheduled_for
 
 
-def _not_run(made: Plan, load: ScheduleLoad, schedule: DueSchedule) -> Iterator[SkippedOccurrence]:
+def _not_run(
+    planned: Plan, load: ScheduleLoad, schedule: DueSchedule
+) -> Iterator[SkippedOccurrence]:
     reasons = dict(_REASONS)
-    if made.skips and made.skips[-1].reason is NotRun.OVERLAP:
+    if planned.skips and planned.skips[-1].reason is NotRun.OVERLAP:
         # No run replaces the earlier ones: they share the reason of the newest.
         reasons[NotRun.OVERLAP] = reasons[NotRun.SUPERSEDED] = OVERLAP_REASONS[load]
     if schedule.catch_up is CatchUp.ALL:
         reasons[NotRun.SUPERSEDED] = OVER_LIMIT
-    for one in made.skips:
+    for one in planned.skips:
         # While the newest waits, a newer one may still replace it.
-        if one.reason is not NotRun.SUPERSEDED or made.start is not Start.IN_LINE:
+        if one.reason is not NotRun.SUPERSEDED or planned.start is not Start.IN_LINE:
             yield SkippedOccurrence(one.due.scheduled_for, reasons[one.reason])
 
 

@@ -143,7 +143,7 @@ class Cron:
             time(hour, minute) for hour, minute in product(sorted(self.hours), sorted(self.minutes))
         )
 
-    def walls(self, start: datetime, *, backwards: bool = False) -> Iterator[datetime]:
+    def wall_times(self, start: datetime, *, backwards: bool = False) -> Iterator[datetime]:
         """The naive wall-clock datetimes strictly after `start` in order, or strictly before it in
         reverse order."""
         return CronSim(self._plain, start, reverse=backwards)
@@ -220,7 +220,7 @@ def _instants(
 def _one_pass(
     cron: Cron, zone: ZoneInfo, start: datetime, fold: int, backwards: bool
 ) -> Iterator[datetime]:
-    for wall in cron.walls(start, backwards=backwards):
+    for wall in cron.wall_times(start, backwards=backwards):
         skipped_by_the_clock = overlap(wall, zone) < timedelta(0)
         if not (skipped_by_the_clock and cron.wildcard_hour):
             yield instant_of(wall, zone, fold)

@@ -52,7 +52,7 @@ def chosen_org(services: Services, org_id: str | None) -> str:
     return known[0].id
 
 
-def perhaps_org(services: Services, org_id: str | None) -> str | None:
+def default_org(services: Services, org_id: str | None) -> str | None:
     """Like `chosen_org`, but None without exactly one organisation."""
     known = _candidates(services, org_id)
     return known[0].id if len(known) == 1 else None

@@ -287,8 +287,8 @@ def create(
         priority=priority,
         retryPolicy=policy or None,
     )
-    made = new_job(given_fields(file, flags), org=org)
-    _print_requested(made, f"Job {made.id} is requested", wait=wait, as_json=as_json)
+    created = new_job(given_fields(file, flags), org=org)
+    _print_requested(created, f"Job {created.id} is requested", wait=wait, as_json=as_json)
 
 
 def cancel(

@@ -40,11 +40,11 @@ from automation_pipeline.org_jobs.commands.arguments import (
     Yes,
     changed_fields,
     chosen_org,
+    default_org,
     given_fields,
     maintenance,
     maintenance_line,
     operating,
-    perhaps_org,
 )
 from automation_pipeline.org_jobs.models.job_types import TYPE_NAME, JobTypeCard
 from automation_pipeline.org_jobs.models.organisations import (
@@ -126,7 +126,7 @@ def resume_stored_organisation(services: Services, org_id: str) -> Organisation:
 @operation(f"GET {TYPES}")
 def job_types(services: Services, *, org: str | None) -> Sequence[JobTypeCard]:
     with services.database.reading() as session:
-        return list_job_types(session, perhaps_org(services, org))
+        return list_job_types(session, default_org(services, org))
 
 
 @operation(f"POST {TYPES}", query=["org"])
@@ -299,9 +299,9 @@ def create_type_command(
     For example: automation org-jobs types create REPORT_EXPORT --summary "Export the report"
     """
     flags = _type_fields(summary, limit_seconds, schema, read_only=read_only)
-    made = new_type(given_fields(file, {"name": name, **flags}), org=org)
-    sentence = f"Job type {made.name} of organisation {made.org_id} is defined."
-    print_result(as_document(made), sentence, as_json=as_json)
+    created = new_type(given_fields(file, {"name": name, **flags}), org=org)
+    sentence = f"Job type {created.name} of organisation {created.org_id} is defined."
+    print_result(as_document(created), sentence, as_json=as_json)
 
 
 @types_app.command("update")

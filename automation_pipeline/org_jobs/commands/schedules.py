@@ -41,9 +41,9 @@ from automation_pipeline.org_jobs.commands.arguments import (
     Yes,
     changed_fields,
     chosen_org,
+    default_org,
     given_fields,
     operating,
-    perhaps_org,
     read_instant,
     read_payload,
     with_schedule_flags,
@@ -206,7 +206,7 @@ def times_of(
 ) -> SchedulePreview:
     return preview_schedule(
         given,
-        org_id=perhaps_org(services, org),
+        org_id=default_org(services, org),
         database=services.database,
         count=count,
         after=after or services.clock.now(),
@@ -383,20 +383,20 @@ def run_now(
 
     For example: automation org-jobs schedules run-now 5f0c2a4e-8d0b-4c39-9d57-0f3a4f1c2b6d --wait"""
     given = None if payload is None else read_payload(payload)
-    made = run_stored_schedule(str(schedule_id), payload=given, ignore_window=ignore_window)
+    created = run_stored_schedule(str(schedule_id), payload=given, ignore_window=ignore_window)
     if wait:
-        wait_for_job(made.job_id, as_json=as_json)
+        wait_for_job(created.job_id, as_json=as_json)
         return
     if not as_json:
         say(
-            f"Job {made.job_id} is requested: `automation org-jobs watch {made.job_id}` follows it."
+            f"Job {created.job_id} is requested: `automation org-jobs watch {created.job_id}` follows it."
         )
         return
-    requested = job(made.job_id)
+    requested = job(created.job_id)
     print_json(
         {
-            "job_id": str(made.job_id),
-            "fire_id": str(made.fire_id),
+            "job_id": str(created.job_id),
+            "fire_id": str(created.fire_id),
             "schedule_id": str(schedule_id),
             "status": requested.status,
             "job": as_document(requested),

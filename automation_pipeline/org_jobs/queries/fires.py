@@ -316,7 +316,7 @@ def write_batch(
     now: datetime,
 ) -> None:
     """Write the fires of a batch. The schedule is locked, and `job` is the model of the jobs."""
-    made = [
+    created = [
         Fire(
             org_id=row.org_id,
             schedule_id=row.id,
@@ -327,7 +327,7 @@ def write_batch(
         )
         for position, one in enumerate(times)
     ]
-    written = write_fires(session, made, now)
+    written = write_fires(session, created, now)
     batch.total = sum(one.job_id is not None for one in written)
     if batch.total == 0:
         batch.status = BatchState.COMPLETED_WITH_FAILURES if written else BatchState.COMPLETED

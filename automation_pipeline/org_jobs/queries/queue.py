@@ -149,8 +149,10 @@ class ClaimedRun:
 
 def held_by_host(session: Session, host: HostRow) -> list[ClaimedRun]:
     """The held runs, oldest first, including those with an expired lease that have not ended."""
-    its = Run.org_id == host.org_id, Run.host_id == host.id, Run.performer == Performer.AGENT
-    query = _with_job().where(*its, is_at_work(), Run.lease_until.is_not(None)).order_by(Run.id)
+    conditions = Run.org_id == host.org_id, Run.host_id == host.id, Run.performer == Performer.AGENT
+    query = (
+        _with_job().where(*conditions, is_at_work(), Run.lease_until.is_not(None)).order_by(Run.id)
+    )
     return [ClaimedRun(*row) for row in session.execute(query).tuples()]
 
 
@@ -405,11 +407,15 @@ def next_runs(session: Session, limit: int, now: datetime) -> Sequence[int]:
         .where(_wants_worker(now), is_waiting(now), is_open(now), _has_open_server(now))
         .subquery()
     )
-    place = func.row_number().over(order_by=(ranked.c.rank, ranked.c.id)).label("place")
-    placed = select(ranked.c.id, place).where(ranked.c.rank <= ranked.c.max_running).subquery()
+    position = func.row_number().over(order_by=(ranked.c.rank, ranked.c.id)).label("position")
+    positioned = (
+        select(ranked.c.id, position).where(ranked.c.rank <= ranked.c.max_running).subquery()
+    )
     workers = select(func.coalesce(func.sum(busy.c.workers), 0)).scalar_subquery()
     return session.scalars(
-        select(placed.c.id).where(placed.c.place <= limit - workers).order_by(placed.c.place)
+        select(positioned.c.id)
+        .where(positioned.c.position <= limit - workers)
+        .order_by(positioned.c.position)
     ).all()
 
 

@@ -393,12 +393,12 @@ def cancel_waiting(
 def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[OrgScheduleRow]:
     """Lock the schedules whose pause is over, after their organisations. Schedules of suspended
     organisations wait, and rows that another transaction holds are left to it."""
-    its = (
+    conditions = (
         OrgScheduleRow.paused_until <= now,
         OrgScheduleRow.state == ScheduleState.PAUSED,
         OrgScheduleRow.deleted_at.is_(None),
     )
-    of_ended = select(OrgScheduleRow.org_id).where(*its)
+    of_ended = select(OrgScheduleRow.org_id).where(*conditions)
     org_ids = session.scalars(
         select(OrganisationRow.id)
         .where(OrganisationRow.id.in_(of_ended), OrganisationRow.suspended_at.is_(None))
@@ -409,7 +409,7 @@ def lock_ended_pauses(session: Session, now: datetime, limit: int) -> Sequence[O
         return []
     return session.scalars(
         select(OrgScheduleRow)
-        .where(*its, among(session, OrgScheduleRow.org_id, org_ids))
+        .where(*conditions, among(session, OrgScheduleRow.org_id, org_ids))
         .order_by(OrgScheduleRow.id)
         .limit(limit)
         .with_for_update(skip_locked=True)

@@ -335,13 +335,13 @@ def backfill(
     """Request the jobs of a past period. With `dryRun`, only list them."""
 
     def work() -> Response:
-        made = backfill_schedule(
+        created = backfill_schedule(
             org_schedule_id,
             body,
             call_origins=origins,
             **context,
         )
-        return answer(made, status=200 if made.dry_run else 202)
+        return answer(created, status=200 if created.dry_run else 202)
 
     return once(work)
 

@@ -135,18 +135,18 @@ def decide(schedule: DueOrgSchedule, now: datetime) -> FireDecision:
         obstacles=known.obstacles,
     )
     policies = replace(_POLICIES[schedule.misfire_policy], overlap=schedule.overlap_policy)
-    made = plan(timing, found.times, policies, facts)
-    fires = [_skipped(one, timing, now, is_late=is_late) for one in made.skips]
-    for one in made.line[:1]:
+    decided = plan(timing, found.times, policies, facts)
+    fires = [_skipped(one, timing, now, is_late=is_late) for one in decided.skips]
+    for one in decided.line[:1]:
         is_caught_up = is_late or now - one.effective_for > IN_TIME
         trigger = FireTrigger.CATCHUP if is_caught_up else FireTrigger.CRON
         fires.append(PlannedFire(one.scheduled_for, one.effective_for, trigger))
-    following = made.postponed or next_planned(timing, timing.opens_at(fires[-1].scheduled_for))
+    following = decided.postponed or next_planned(timing, timing.opens_at(fires[-1].scheduled_for))
     return FireDecision(
         fires=tuple(fires),
         next=following,
         clears_skip=bool(fires) and fires[-1].skip is SkipReason.OPERATOR,
-        ends_others=made.start is Start.IN_PLACE,
+        ends_others=decided.start is Start.IN_PLACE,
         is_cut=found.is_cut,
     )
 

@@ -70,11 +70,11 @@ class Completion:
     def calls(self) -> list[dict[str, object]]:
         return [
             {
-                "id": f"call_{hashlib.sha256(f'{self.digest}/{place}'.encode()).hexdigest()[:24]}",
+                "id": f"call_{hashlib.sha256(f'{self.digest}/{index}'.encode()).hexdigest()[:24]}",
                 "type": "function",
                 "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)},
             }
-            for place, (name, arguments) in enumerate(self.reply.calls)
+            for index, (name, arguments) in enumerate(self.reply.calls)
         ]
 
     @property
@@ -132,16 +132,16 @@ class Completion:
         yield {"role": "assistant", "content": None if self.calls else "", "refusal": None}
         for piece in _pieces(self.content or ""):
             yield {"content": piece}
-        for place, (call, (name, arguments)) in enumerate(
+        for index, (call, (name, arguments)) in enumerate(
             zip(self.calls, self.reply.calls, strict=True)
         ):
             yield {
                 "tool_calls": [
-                    {"index": place, **call, "function": {"name": name, "arguments": ""}}
+                    {"index": index, **call, "function": {"name": name, "arguments": ""}}
                 ]
             }
             for piece in _pieces(json.dumps(arguments, ensure_ascii=False)):
-                yield {"tool_calls": [{"index": place, "function": {"arguments": piece}}]}
+                yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
 def _pieces(text: str) -> Iterator[str]:

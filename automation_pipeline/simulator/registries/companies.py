@@ -182,9 +182,9 @@ def is_siret(text: str) -> bool:
     return passes_luhn(text) or (text.startswith(LA_POSTE) and sum(map(int, text)) % 5 == 0)
 
 
-def nic(siren: str, place: int) -> str:
+def nic(siren: str, nic_number: int) -> str:
     """The five digits that identify an establishment of a SIREN, with their check digit."""
-    return with_check_digit(f"{siren}{place:04d}")[SIREN_DIGITS:]
+    return with_check_digit(f"{siren}{nic_number:04d}")[SIREN_DIGITS:]
 
 
 def vat_number(siren: str) -> str:
@@ -192,7 +192,9 @@ def vat_number(siren: str) -> str:
 
 
 def _luhn_sum(number: str) -> int:
-    doubled = (int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(number)))
+    doubled = (
+        int(digit) * (1 + nic_number % 2) for nic_number, digit in enumerate(reversed(number))
+    )
     return sum(value - 9 if value > 9 else value for value in doubled)
 
 
@@ -391,8 +393,8 @@ def draw_headcount(kind: Kind, rng: Random) -> tuple[str, str | None]:
 
 @dataclass(frozen=True, kw_only=True)
 class FixedCompany:
-    """Data of a company that is the same for every seed. Missing values are drawn. `place` is the number of the head
-    office among all establishments that the company ever had."""
+    """Data of a company that is the same for every seed. Missing values are drawn. `nic_number` is
+    the number of the head office among all establishments that the company ever had."""
 
     kind: Kind = Kind.COMPANY
     name: str = ""
@@ -401,7 +403,7 @@ class FixedCompany:
     address: Address | None = None
     created_on: date | None = None
     headcount: tuple[str, str] | None = None
-    place: int = 1
+    nic_number: int = 1
     open_nics: tuple[str, ...] = ()
     closed_nics: tuple[str, ...] = ()
 
@@ -414,7 +416,7 @@ FIXED_COMPANIES = {
         address=Address("17", "BOULEVARD", "HAUSSMANN", None, PARIS),
         created_on=date(1955, 1, 1),
         headcount=("42", "GE"),
-        place=64,
+        nic_number=64,
         closed_nics=("00638",),
     ),
     "356000000": FixedCompany(
@@ -422,17 +424,17 @@ FIXED_COMPANIES = {
         legal_form=SA,
         created_on=date(1991, 1, 1),
         headcount=("53", "GE"),
-        place=4,
+        nic_number=4,
         open_nics=("49837",),  # valid by the rule of La Poste, but not by Luhn's
     ),
     "552049447": FixedCompany(
-        name="SOCIETE NATIONALE SNCF", legal_form=SA, headcount=("53", "GE"), place=7627
+        name="SOCIETE NATIONALE SNCF", legal_form=SA, headcount=("53", "GE"), nic_number=7627
     ),
     "418166096": FixedCompany(
-        name="OCTO TECHNOLOGY", legal_form=SAS, headcount=("41", "ETI"), place=6
+        name="OCTO TECHNOLOGY", legal_form=SAS, headcount=("41", "ETI"), nic_number=6
     ),
-    "732829320": FixedCompany(place=7),
-    "880878145": FixedCompany(legal_form=SASU, place=1),
+    "732829320": FixedCompany(nic_number=7),
+    "880878145": FixedCompany(legal_form=SASU, nic_number=1),
     "130025265": FixedCompany(
         kind=Kind.PUBLIC,
         name="DIRECTION INTERMINISTERIELLE DU NUMERIQUE",
@@ -488,8 +490,8 @@ class Register:
 
     def _drawn(self, kind: Kind | None) -> Iterator[str]:
         seen: set[str] = set()
-        for place in count():
-            base = zlib.crc32(f"{self._seed}/siren/{place}".encode()) % _NUMBERS
+        for nic_number in count():
+            base = zlib.crc32(f"{self._seed}/siren/{nic_number}".encode()) % _NUMBERS
             siren = with_check_digit(str(_LOWEST + base))
             found = self.kind(siren)
             if (
@@ -548,15 +550,15 @@ def _establishments(
     ]
     moved = 0 if siren in FIXED_COMPANIES or kind is Kind.YOUNG else rng.choice((0, 0, 0, 1, 2))
     codes += [
-        (nic(siren, place), closed_on or rng.choice((None, LAST_DAY)))
-        for place in range(1, 1 + moved)
+        (nic(siren, nic_number), closed_on or rng.choice((None, LAST_DAY)))
+        for nic_number in range(1, 1 + moved)
     ]
     others = [
         Establishment(siren + nic_code, _address(rng), created_on, closed)
         for nic_code, closed in codes
     ]
     head = Establishment(
-        siret=siren + nic(siren, fixed.place + moved),
+        siret=siren + nic(siren, fixed.nic_number + moved),
         address=fixed.address or _address(rng),
         opened_on=created_on,
         closed_on=closed_on,

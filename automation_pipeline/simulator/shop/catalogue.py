@@ -51,16 +51,16 @@ SIZES = ("XS", "S", "M", "L", "XL", "XXL", "Unique", "Grand modèle")
 SEASONS = ("nouveauté", "soldes", "permanent", "fin-de-série")
 
 
-PLACES = 2
+DECIMALS = 2
 # Currencies whose number of decimal places is not two.
-_PLACES = {"JPY": 0, "KRW": 0, "CLP": 0, "VND": 0, "XOF": 0, "KWD": 3, "BHD": 3, "TND": 3}
+_DECIMALS = {"JPY": 0, "KRW": 0, "CLP": 0, "VND": 0, "XOF": 0, "KWD": 3, "BHD": 3, "TND": 3}
 MOST = Decimal(10) ** 8
 _AMOUNT = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
 _CURRENCY = re.compile(r"[A-Z]{3}")
 
 
-def places_of(currency: str) -> int:
-    return _PLACES.get(currency, PLACES)
+def decimals_of(currency: str) -> int:
+    return _DECIMALS.get(currency, DECIMALS)
 
 
 def is_currency(text: object) -> bool:
@@ -75,13 +75,13 @@ def amount_of(value: object) -> Decimal | None:
     return Decimal(text) if _AMOUNT.fullmatch(text) else None
 
 
-def in_places(amount: Decimal, places: int) -> Decimal:
+def with_decimals(amount: Decimal, decimals: int) -> Decimal:
     """Rounded to that number of decimal places, half to even."""
-    return amount.quantize(Decimal(1).scaleb(-places))
+    return amount.quantize(Decimal(1).scaleb(-decimals))
 
 
-def fits(amount: Decimal, places: int) -> bool:
-    return in_places(amount, places) == amount
+def fits(amount: Decimal, decimals: int) -> bool:
+    return with_decimals(amount, decimals) == amount
 
 
 def amount_text(amount: Decimal | None) -> str | None:
@@ -190,15 +190,15 @@ def size_fault(products: int, variants_per_product: int) -> str | None:
 
 def variants_of_seed(seed: int, sizes: Sizes) -> Iterator[Variant]:
     """All variants by their ids."""
-    for place in range(1, sizes.products + 1):
-        yield from _variants(Random(f"{seed}/shop/{place}"), place, sizes)
+    for product_number in range(1, sizes.products + 1):
+        yield from _variants(Random(f"{seed}/shop/{product_number}"), product_number, sizes)
 
 
-def _variants(rng: Random, place: int, sizes: Sizes) -> Iterator[Variant]:
-    product = _product(rng, place)
+def _variants(rng: Random, product_number: int, sizes: Sizes) -> Iterator[Variant]:
+    product = _product(rng, product_number)
     cents = _cents(rng)
     for number in range(1, sizes.variants_per_product + 1):
-        running = (place - 1) * sizes.variants_per_product + number
+        running = (product_number - 1) * sizes.variants_per_product + number
         own = cents if rng.random() < 0.7 else _cents(rng)
         if running % ODD_EVERY == 0:
             own = ODD_PRICES[running // ODD_EVERY % len(ODD_PRICES)]
@@ -209,7 +209,7 @@ def _variants(rng: Random, place: int, sizes: Sizes) -> Iterator[Variant]:
             product=product,
             sku=f"SKU-{running}",
             barcode=f"376{running:010d}",
-            title=f"{SIZES[number % len(SIZES)]} / {COLOURS[(place + number) % len(COLOURS)]}",
+            title=f"{SIZES[number % len(SIZES)]} / {COLOURS[(product_number + number) % len(COLOURS)]}",
             price=_money(own, sizes.currency),
             compare_at=_money(compared, sizes.currency) if has_compare_at else None,
             unit_cost=_money(cost, sizes.currency) if has_cost else None,
@@ -217,12 +217,12 @@ def _variants(rng: Random, place: int, sizes: Sizes) -> Iterator[Variant]:
         )
 
 
-def _product(rng: Random, place: int) -> Product:
-    name, kind, tags = GOODS[(place - 1) % len(GOODS)]
-    archived, draft = place % ARCHIVED_EVERY == 7, place % DRAFT_EVERY == 5
+def _product(rng: Random, product_number: int) -> Product:
+    name, kind, tags = GOODS[(product_number - 1) % len(GOODS)]
+    archived, draft = product_number % ARCHIVED_EVERY == 7, product_number % DRAFT_EVERY == 5
     return Product(
-        id=FIRST_ID + place,
-        title=f"{name} n° {place}",
+        id=FIRST_ID + product_number,
+        title=f"{name} n° {product_number}",
         vendor=rng.choice(MAKERS),
         product_type=kind,
         tags=tuple(sorted({*tags, rng.choice(SEASONS)})),
@@ -237,7 +237,7 @@ def _cents(rng: Random) -> int:
 
 
 def _money(cents: int, currency: str) -> Decimal:
-    return in_places(Decimal(cents).scaleb(-2), places_of(currency))
+    return with_decimals(Decimal(cents).scaleb(-2), decimals_of(currency))
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from automation_pipeline.simulator.faults import BadRequestError
 from automation_pipeline.simulator.shop.catalogue import (
     amount_of,
     amount_text,
+    decimals_of,
     fits,
-    in_places,
     is_currency,
-    places_of,
     size_fault,
+    with_decimals,
 )
 from automation_pipeline.simulator.shop.requests import KINDS
 from automation_pipeline.simulator.shop.state import ShopState
@@ -89,13 +89,13 @@ class ShopControl:
         return variant_id
 
     def _amount(self, given: Mapping[str, object], name: str) -> Decimal:
-        places = places_of(self._shop.sizes.currency)
+        decimals = decimals_of(self._shop.sizes.currency)
         amount = amount_of(given.get(name))
-        if amount is None or amount < 0 or not fits(amount, places):
+        if amount is None or amount < 0 or not fits(amount, decimals):
             raise BadRequestError(
-                f"{name!r} must be an amount from 0 with at most {places} decimals."
+                f"{name!r} must be an amount from 0 with at most {decimals} decimals."
             )
-        return in_places(amount, places)
+        return with_decimals(amount, decimals)
 
     def _settings(self) -> dict[str, object]:
         sizes, bucket = self._shop.sizes, self._shop.bucket

@@ -25,14 +25,14 @@ from automation_pipeline.simulator.shop.catalogue import (
     amount_of,
     amount_text,
     cursor,
+    decimals_of,
     fits,
     gid,
-    in_places,
     number_of,
     number_of_cursor,
     page,
     parts_of,
-    places_of,
+    with_decimals,
 )
 from automation_pipeline.simulator.shop.requests import CONNECTION_POINTS
 
@@ -220,14 +220,14 @@ def write(
     if product is None:
         missing = UserError("PRODUCT_DOES_NOT_EXIST", ("productId",), "Product does not exist")
         return UpdateResult(None, None, (missing,))
-    places = places_of(catalogue.sizes.currency)
+    decimals = decimals_of(catalogue.sizes.currency)
     good: dict[int, Given] = {}
     errors: list[UserError] = []
     for index, one in enumerate(given):
         found = _variant_of(catalogue, product, one)
         if isinstance(found, int) and found in good:
             found = ("INVALID_INPUT", "id", "Product variant is named twice")
-        fault = found if not isinstance(found, int) else _price_fault(one, places)
+        fault = found if not isinstance(found, int) else _price_fault(one, decimals)
         if isinstance(found, int) and fault is None:
             good[found] = one
         elif isinstance(fault, tuple):
@@ -237,7 +237,7 @@ def write(
         return UpdateResult(product, None, errors)
     return UpdateResult(
         product,
-        [_set(catalogue, variant_id, one, places) for variant_id, one in good.items()],
+        [_set(catalogue, variant_id, one, decimals) for variant_id, one in good.items()],
         errors,
     )
 
@@ -257,7 +257,7 @@ def _variant_of(catalogue: Catalogue, product: Product, given: Given) -> int | F
     return variant.id
 
 
-def _price_fault(given: Given, places: int) -> Fault | None:
+def _price_fault(given: Given, decimals: int) -> Fault | None:
     price, compared = given.get("price"), given.get("compareAtPrice")
     if "price" in given and price is None:
         return "BLANK", "price", "Price can't be blank"
@@ -270,26 +270,26 @@ def _price_fault(given: Given, places: int) -> Fault | None:
             "Compare at price must be greater than or equal to 0",
         )
     for field, amount in (("price", price), ("compareAtPrice", compared)):
-        if isinstance(amount, Decimal) and not (amount < MOST and fits(amount, places)):
+        if isinstance(amount, Decimal) and not (amount < MOST and fits(amount, decimals)):
             return (
                 "INVALID_INPUT",
                 field,
-                f"The amount must be below {MOST:f} and have at most {places} decimals",
+                f"The amount must be below {MOST:f} and have at most {decimals} decimals",
             )
     return None
 
 
-def _set(catalogue: Catalogue, variant_id: int, given: Given, places: int) -> Variant:
+def _set(catalogue: Catalogue, variant_id: int, given: Given, decimals: int) -> Variant:
     """Change the prices that the caller sent. A compare-at price of null is cleared."""
     before = catalogue.variants[variant_id]
     price, compared = given.get("price"), given.get("compareAtPrice")
     is_price = isinstance(price, Decimal)
     if not is_price and "compareAtPrice" not in given:
         return before
-    compare_at = in_places(compared, places) if isinstance(compared, Decimal) else None
+    compare_at = with_decimals(compared, decimals) if isinstance(compared, Decimal) else None
     return catalogue.price(
         variant_id,
-        in_places(price, places) if is_price else before.price,
+        with_decimals(price, decimals) if is_price else before.price,
         compare_at if "compareAtPrice" in given else before.compare_at,
         "api",
     )

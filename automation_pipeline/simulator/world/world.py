@@ -277,5 +277,5 @@ class World:
         slot = (index * stride + day.toordinal() * 31 + self.seed) % count
         if slot < len(SPECIAL_KINDS):
             return SPECIAL_KINDS[slot]
-        place = slot % SPECIAL_EVERY
-        return SPECIAL_KINDS[place] if 2 <= place < len(SPECIAL_KINDS) else Kind.ORDINARY
+        position = slot % SPECIAL_EVERY
+        return SPECIAL_KINDS[position] if 2 <= position < len(SPECIAL_KINDS) else Kind.ORDINARY

@@ -39,10 +39,10 @@ def read_metrics(services: Services) -> dict[str, dict[str, float]]:
 
 def enrich(database: Database, clock: FakeClock) -> None:
     given, context = {"siren": SIREN}, {"database": database, "clock": clock}
-    made = request_enrichment(given, REQUESTER, options=NO_BACKOFF, **context)
-    assert made.job_id is not None
+    created = request_enrichment(given, REQUESTER, options=NO_BACKOFF, **context)
+    assert created.job_id is not None
     sources = registries(database, {SourceApi.SEARCH: FakeRegistry(record())})
-    asyncio.run(work_enrichment(made.job_id, registries=sources, owner="a", **context))
+    asyncio.run(work_enrichment(created.job_id, registries=sources, owner="a", **context))
 
 
 def test_enrichment_metrics_are_zero_without_requests(make_services: MakeServices) -> None:

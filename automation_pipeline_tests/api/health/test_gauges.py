@@ -87,17 +87,17 @@ def test_queue_depths_are_reported_per_queue(
             clock.now(),
         )
         mark_refused(session, "request-1", "No")
-    bench = AuditHarness(database, clock)
-    bench.sell("1")
-    bench.audit("1", bench.configure())
+    harness = AuditHarness(database, clock)
+    harness.sell("1")
+    harness.audit("1", harness.configure())
     result = numbers(make_services())
     assert (
         result["automation_queue_depth{queue=run_requests}"],
         result["automation_queue_depth{queue=audits}"],
     ) == (2, 0)
     with database.transaction() as session:
-        bench_row = bench.row()
-        session.execute(update(type(bench_row)).values(status=AuditStatus.RUNNING))
+        harness_row = harness.row()
+        session.execute(update(type(harness_row)).values(status=AuditStatus.RUNNING))
     assert numbers(make_services())["automation_queue_depth{queue=audits}"] == 1
 
 

@@ -26,9 +26,9 @@ def agent(services: Services, clock: FakeClock) -> Agent:
 @pytest.fixture
 def machine(api: FastAPI) -> Generator[TestClient]:
     """A client with a machine token. Validates responses against the OpenAPI document."""
-    with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [openapi_check(api)]}
-        yield made
+    with client_of(api, MACHINE) as created:
+        created.event_hooks = {"response": [openapi_check(api)]}
+        yield created
 
 
 def org_client(machine: TestClient, api: FastAPI, org_id: str) -> TestClient:

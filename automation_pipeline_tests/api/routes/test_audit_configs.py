@@ -56,9 +56,9 @@ def make(client: TestClient, given: dict[str, Any] | None = None) -> str:
 
 
 def test_a_configuration_is_created_and_read_back(client: TestClient) -> None:
-    made = client.post(PATH, json=FULL)
-    assert ok(made, 201) == {"id": "1", "name": FULL["name"]}
-    Answer[ConfigCreated].model_validate(made.json())
+    created = client.post(PATH, json=FULL)
+    assert ok(created, 201) == {"id": "1", "name": FULL["name"]}
+    Answer[ConfigCreated].model_validate(created.json())
     shown = ok(client.get(f"{PATH}/1"))
     for name, value in FULL.items():
         if name != "steps":

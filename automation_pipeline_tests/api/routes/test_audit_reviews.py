@@ -15,9 +15,9 @@ from automation_pipeline_tests.fakes.clock import FakeClock
 
 @pytest.fixture
 def audit_id(services: Services, clock: FakeClock) -> int:
-    bench = AuditHarness(services.database, clock)
-    bench.sell("1900417")
-    return bench.audit("1900417", bench.configure(steps=2)).audit_id
+    harness = AuditHarness(services.database, clock)
+    harness.sell("1900417")
+    return harness.audit("1900417", harness.configure(steps=2)).audit_id
 
 
 def review(client: TestClient, audit_id: int, part: str, body: Any, status: int = 200) -> Any:

@@ -201,9 +201,9 @@ def test_an_automation_out_of_scope_looks_missing(
 def test_a_step_or_control_point_can_be_rerun(
     client: TestClient, services: Services, clock: FakeClock
 ) -> None:
-    bench = AuditHarness(services.database, clock)
-    bench.sell("1900417")
-    audit_id = bench.audit("1900417", bench.configure(steps=1)).audit_id
+    harness = AuditHarness(services.database, clock)
+    harness.sell("1900417")
+    audit_id = harness.audit("1900417", harness.configure(steps=1)).audit_id
     result = post(client, f"/{audit_id}/steps/1/rerun", {"customPrompt": "Listen."})
     StepRerunQueued.model_validate(result)
     of_point = post(

@@ -36,15 +36,15 @@ def archive(services: Services) -> Archive:
 
 
 @pytest.fixture
-def bench(services: Services, clock: FakeClock) -> AuditHarness:
-    bench = AuditHarness(services.database, clock)
-    bench.sell("1900417")
-    return bench
+def harness(services: Services, clock: FakeClock) -> AuditHarness:
+    harness = AuditHarness(services.database, clock)
+    harness.sell("1900417")
+    return harness
 
 
 @pytest.fixture
-def audit_id(bench: AuditHarness) -> int:
-    return bench.audit("1900417", bench.configure(steps=2), trigger_source="api").audit_id
+def audit_id(harness: AuditHarness) -> int:
+    return harness.audit("1900417", harness.configure(steps=2), trigger_source="api").audit_id
 
 
 def get(client: TestClient, path: str, expected: int = 200, **query: Any) -> Any:
@@ -143,9 +143,9 @@ def test_an_audit_is_shown_with_all_results(client: TestClient, audit_id: int) -
 
 
 def test_audits_of_a_fiche_include_steps_unless_details_are_excluded(
-    client: TestClient, bench: AuditHarness, audit_id: int
+    client: TestClient, harness: AuditHarness, audit_id: int
 ) -> None:
-    later = bench.audit("1900417", bench.configure(name="Other", steps=1), "audit-2").audit_id
+    later = harness.audit("1900417", harness.configure(name="Other", steps=1), "audit-2").audit_id
     result = get(client, "/by-fiche/1900417")
     AuditsOfFiche.model_validate(result)
     assert [audit["id"] for audit in result["data"]] == [str(later), str(audit_id)]
@@ -159,11 +159,11 @@ def test_audits_of_a_fiche_include_steps_unless_details_are_excluded(
 
 
 def test_an_incomplete_audit_has_no_grade_and_can_be_filtered_by_status(
-    client: TestClient, bench: AuditHarness
+    client: TestClient, harness: AuditHarness
 ) -> None:
-    bench.model.fail_once(PermanentError("The model is away."))
-    bench.set_options(steps_at_once=1)
-    audit_id = bench.audit("1900417", bench.configure(steps=2)).audit_id
+    harness.model.fail_once(PermanentError("The model is away."))
+    harness.set_options(steps_at_once=1)
+    audit_id = harness.audit("1900417", harness.configure(steps=2)).audit_id
     shown = get(client, f"/{audit_id}")["data"]
     AuditDetail.model_validate(shown)
     grade = [shown[name] for name in ("overallScore", "scorePercentage", "isCompliant", "niveau")]

@@ -34,9 +34,9 @@ def client(api: FastAPI, services: Services) -> Generator[TestClient]:
     services.__dict__["registries"] = registries(
         services.database, sources, options=PATIENT, calls_a_day=9
     )
-    with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [openapi_check(api)]}
-        yield made
+    with client_of(api, MACHINE) as created:
+        created.event_hooks = {"response": [openapi_check(api)]}
+        yield created
 
 
 def test_a_company_is_shown_with_the_source_of_each_field(

@@ -47,9 +47,9 @@ def companies(api: FastAPI, services: Services, search: FakeRegistry) -> Generat
     services.__dict__["registries"] = registries(
         services.database, sources, options=replace(NO_BACKOFF, sync_seconds=LONG)
     )
-    with client_of(api, MACHINE) as made:
-        made.event_hooks = {"response": [openapi_check(api)]}
-        yield made
+    with client_of(api, MACHINE) as created:
+        created.event_hooks = {"response": [openapi_check(api)]}
+        yield created
 
 
 def without_waiting(services: Services, search: FakeRegistry) -> threading.Event:
@@ -74,9 +74,11 @@ def count(services: Services, table: Any) -> int:
 def test_an_enrichment_that_finishes_in_time_is_returned_immediately(
     companies: TestClient, services: Services
 ) -> None:
-    made = companies.post(PATH, json={"siren": "552 032 534"}, headers={"X-Correlation-Id": "c-1"})
-    assert (made.status_code, made.headers["X-Correlation-Id"]) == (201, "c-1")
-    document = made.json()
+    created = companies.post(
+        PATH, json={"siren": "552 032 534"}, headers={"X-Correlation-Id": "c-1"}
+    )
+    assert (created.status_code, created.headers["X-Correlation-Id"]) == (201, "c-1")
+    document = created.json()
     assert (document["outcome"], document["enrichment_running"], document["job_id"]) == (
         "ENQUEUED",
         False,
@@ -100,13 +102,17 @@ def test_a_slow_enrichment_continues_in_the_background(
     companies: TestClient, services: Services, search: FakeRegistry
 ) -> None:
     gate = without_waiting(services, search)
-    made = companies.post(PATH, json={"siren": SIREN})
-    assert (made.status_code, made.json()["enrichment_running"], made.json()["company"]) == (
+    created = companies.post(PATH, json={"siren": SIREN})
+    assert (
+        created.status_code,
+        created.json()["enrichment_running"],
+        created.json()["company"],
+    ) == (
         202,
         True,
         None,
     )
-    one = f"{PATH}/{made.json()['request']['id']}"
+    one = f"{PATH}/{created.json()['request']['id']}"
     second = companies.post(PATH, json={"siret": "55203253400646"})
     assert (second.status_code, second.json()["outcome"]) == (202, "ATTACHED")
     gate.set()
@@ -182,15 +188,17 @@ def test_invalid_identifiers_are_refused_with_the_contract_codes(
 
 def test_a_wrong_check_digit_is_a_warning(companies: TestClient, search: FakeRegistry) -> None:
     search.add(record("123456789"))
-    made = companies.post(PATH, json={"siren": "123456789"})
-    assert made.status_code == 201
-    assert made.json()["request"]["warnings"] == ["the check digit of the SIREN 123456789 is wrong"]
+    created = companies.post(PATH, json={"siren": "123456789"})
+    assert created.status_code == 201
+    assert created.json()["request"]["warnings"] == [
+        "the check digit of the SIREN 123456789 is wrong"
+    ]
 
 
 def test_an_unknown_company_fails_with_a_reason(companies: TestClient) -> None:
-    made = companies.post(PATH, json={"siren": "732829320"}).json()
-    assert (made["request"]["enrichment_status"], made["company"]) == ("FAILED", None)
-    assert made["request"]["enrichment_error"] == "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND"
+    created = companies.post(PATH, json={"siren": "732829320"}).json()
+    assert (created["request"]["enrichment_status"], created["company"]) == ("FAILED", None)
+    assert created["request"]["enrichment_error"] == "API_RECHERCHE_ENTREPRISES:404:NOT_FOUND"
 
 
 def test_a_manual_refresh_has_a_cooldown(
@@ -287,6 +295,9 @@ def test_a_429_from_a_registry_leaves_the_request_pending(
     companies: TestClient, search: FakeRegistry
 ) -> None:
     search.refuse_everything(RATE_LIMIT)
-    made = companies.post(PATH, json={"siren": SIREN}).json()
-    assert (made["request"]["enrichment_status"], made["enrichment_running"]) == ("PENDING", True)
-    assert made["request"]["enrichment_error"] is None
+    created = companies.post(PATH, json={"siren": SIREN}).json()
+    assert (created["request"]["enrichment_status"], created["enrichment_running"]) == (
+        "PENDING",
+        True,
+    )
+    assert created["request"]["enrichment_error"] is None

@@ -23,9 +23,9 @@ READS, ALL = {"fiches.read": "GROUP"}, {"fiches.read": "ALL"}
 
 @pytest.fixture
 def ranges(services: Services, clock: FakeClock) -> FetchJobHarness:
-    made = FetchJobHarness(services.database, clock)
-    made.sell(*DAYS)
-    return made
+    created = FetchJobHarness(services.database, clock)
+    created.sell(*DAYS)
+    return created
 
 
 def get(client: TestClient, path: str, status: int = 200, **query: Any) -> Any:

@@ -14,9 +14,9 @@ PATH = "/api/org-hosts"
 def test_a_host_is_created_for_the_named_organisation(
     operator: TestClient, orgs: OrgJobsData
 ) -> None:
-    made = operator.post(PATH, json={"name": "rack-1"}, params={"org": "acme"})
-    host = made.json()["data"]
-    assert (made.status_code, host["orgId"], host["lastSeenAt"]) == (201, "acme", None)
+    created = operator.post(PATH, json={"name": "rack-1"}, params={"org": "acme"})
+    host = created.json()["data"]
+    assert (created.status_code, host["orgId"], host["lastSeenAt"]) == (201, "acme", None)
     assert orgs.host_row(int(host["id"])).name == "rack-1"
     assert orgs.audit()[-1].actor == "machine:environment"
 

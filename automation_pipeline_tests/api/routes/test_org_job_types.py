@@ -29,8 +29,8 @@ def test_a_job_type_can_be_created_used_changed_and_deleted(
     member: Member, orgs: OrgJobsData
 ) -> None:
     acme = member("acme", "org-jobs.write", "org-jobs.read")
-    made = acme.post(PATH, json=EXPORT)
-    assert (made.status_code, made.json()["data"]["orgId"]) == (201, "acme")
+    created = acme.post(PATH, json=EXPORT)
+    assert (created.status_code, created.json()["data"]["orgId"]) == (201, "acme")
     assert acme.post(PATH, json=EXPORT).status_code == 409
     assert names(acme)["REPORT_EXPORT"]["payloadSchema"] == EXPORT["payloadSchema"]
     assert "REPORT_EXPORT" not in names(member("globex", "org-jobs.read"))

@@ -80,9 +80,9 @@ def test_only_an_unused_server_can_be_deleted(operator: TestClient, orgs: OrgJob
 
 
 def test_an_idempotency_key_creates_one_server(operator: TestClient) -> None:
-    made = [
+    created = [
         operator.post(PATH, json={"name": "rust"}, params=OF_ACME, headers={"Idempotency-Key": "a"})
         for _ in range(2)
     ]
-    assert made[0].json() == made[1].json()
+    assert created[0].json() == created[1].json()
     assert operator.get(PATH).json()["count"] == 1

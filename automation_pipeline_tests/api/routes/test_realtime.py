@@ -143,13 +143,13 @@ class TestRunStream:
     ) -> None:
         monkeypatch.setattr(streams, "ADMITTED_SECONDS", 0.0)
         wanted = {"name": "short", "permissions": ["automation.read"], "scope": "ALL"}
-        made = client.post("/api/admin/tokens", json=wanted).json()["data"]
+        created = client.post("/api/admin/tokens", json=wanted).json()["data"]
         enqueue_event(database, 1)
-        headers = {"Authorization": f"Bearer {made['token']}"}
+        headers = {"Authorization": f"Bearer {created['token']}"}
         with httpx.stream("GET", url + RUN_EVENTS, headers=headers, timeout=60) as response:
             events = parse_events(response.iter_lines())
             next(events)
-            assert client.delete(f"/api/admin/tokens/{made['id']}").status_code == 200
+            assert client.delete(f"/api/admin/tokens/{created['id']}").status_code == 200
             assert list(events) == []
 
     @pytest.mark.parametrize("last", ["x", "-1", "1-2", "1-2-3-4", "9" * 101])

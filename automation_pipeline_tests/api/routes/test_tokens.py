@@ -210,5 +210,5 @@ def test_an_organisation_token_cannot_exceed_its_creators_permissions(
     for own in ({}, {"org-jobs.read": "GROUP"}):
         refused = login(ADMIN | own).post(PATH, json=request)
         assert refused.status_code == 400, refused.text
-    made = login(ADMIN | {"org-jobs.read": "ALL"}).post(PATH, json=request)
-    assert made.status_code == 201, made.text
+    created = login(ADMIN | {"org-jobs.read": "ALL"}).post(PATH, json=request)
+    assert created.status_code == 201, created.text

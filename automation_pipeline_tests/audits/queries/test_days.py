@@ -203,7 +203,7 @@ def test_the_number_of_queries_per_day_is_constant(harness: AuditHarness) -> Non
     for fiche_ids in (["1"], [str(number) for number in range(2, 8)]):
         record_sales(harness, *fiche_ids)
         audit_day_of_sales(harness, attempt=f"run-{len(counts)}")
-        with statements(harness.database) as made:
+        with statements(harness.database) as created:
             assert read_day(harness).audited == (7 if counts else 1)
-        counts.append(len(made))
+        counts.append(len(created))
     assert counts[0] == counts[1] <= 9

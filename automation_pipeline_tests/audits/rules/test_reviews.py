@@ -213,8 +213,8 @@ FOUND = finding(
 
 @every_case("location", [StepLocation(501, 3), StepLocation(501, 3, 2)])
 def test_the_event_id_is_the_suffix_of_the_rerun_id(location: StepLocation) -> None:
-    made = rerun_id(location, "e-1")
-    assert Rerun(rerun_id=made, location=location).event_id == "e-1"
+    created = rerun_id(location, "e-1")
+    assert Rerun(rerun_id=created, location=location).event_id == "e-1"
     assert Rerun(rerun_id="by hand", location=location).event_id is None
 
 

@@ -32,14 +32,19 @@ def search(query: str, **arguments: object) -> Any:
 
 
 def read(
-    *places: tuple[int, int], calls: Timeline = CALLS, limit: int = LARGE_LIMIT, **arguments: object
+    *positions: tuple[int, int],
+    calls: Timeline = CALLS,
+    limit: int = LARGE_LIMIT,
+    **arguments: object,
 ) -> Any:
-    chunks = [{"recording_index": recording, "chunk_index": chunk} for recording, chunk in places]
+    chunks = [
+        {"recording_index": recording, "chunk_index": chunk} for recording, chunk in positions
+    ]
     optional = {"includeNeighbors": None, "maxChars": None}
     return call_tool("getTranscriptChunks", limit, calls, chunks=chunks, **optional | arguments)
 
 
-def places(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
+def positions(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
     return [(one["recording_index"], one["chunk_index"]) for one in found]
 
 
@@ -58,7 +63,7 @@ def test_chunks_are_sorted_by_number_of_matching_terms(
     query: str, arguments: dict[str, object], found: list[tuple[int, int]], total: int
 ) -> None:
     result = search(query, **arguments)
-    assert (places(result["matches"]), result["total_matches"]) == (found, total)
+    assert (positions(result["matches"]), result["total_matches"]) == (found, total)
 
 
 def test_a_match_has_its_position_and_preview() -> None:
@@ -81,7 +86,7 @@ def test_a_match_has_its_position_and_preview() -> None:
 
 
 @every_case(
-    ("wanted", "arguments", "read_places"),
+    ("wanted", "arguments", "expected"),
     [
         ([(0, 1)], {}, [(0, 1)]),
         ([(0, 1)], {"includeNeighbors": 1}, [(0, 0), (0, 1), (0, 2)]),
@@ -91,10 +96,10 @@ def test_a_match_has_its_position_and_preview() -> None:
     ],
 )
 def test_chunks_are_read_with_their_neighbours_in_the_order_of_the_calls(
-    wanted: list[tuple[int, int]], arguments: dict[str, object], read_places: list[tuple[int, int]]
+    wanted: list[tuple[int, int]], arguments: dict[str, object], expected: list[tuple[int, int]]
 ) -> None:
     result = read(*wanted, **arguments)
-    assert (places(result["chunks"]), result["truncated"]) == (read_places, False)
+    assert (positions(result["chunks"]), result["truncated"]) == (expected, False)
 
 
 def test_a_chunk_has_its_full_text() -> None:
@@ -108,7 +113,10 @@ def test_at_most_twenty_chunks_are_read() -> None:
     calls = timeline([f"mot {at}" for at in range(40)])
     assert read(*((0, at) for at in range(20)), calls=calls)["truncated"] is False
     result = read(*((0, at) for at in range(30)), calls=calls)
-    assert (places(result["chunks"]), result["truncated"]) == ([(0, at) for at in range(20)], True)
+    assert (positions(result["chunks"]), result["truncated"]) == (
+        [(0, at) for at in range(20)],
+        True,
+    )
 
 
 def test_requested_chunks_take_precedence_over_neighbours() -> None:
@@ -121,7 +129,7 @@ def test_requested_chunks_take_precedence_over_neighbours() -> None:
 def test_the_previous_neighbour_takes_precedence_over_the_next() -> None:
     calls = timeline(["a" * 600, "b" * 600, "c" * 600])
     result = read((0, 1), calls=calls, includeNeighbors=1, maxChars=1_200)
-    assert (places(result["chunks"]), result["truncated"]) == ([(0, 0), (0, 1)], True)
+    assert (positions(result["chunks"]), result["truncated"]) == ([(0, 0), (0, 1)], True)
 
 
 def test_at_most_twenty_thousand_characters_are_read_by_default() -> None:
@@ -290,7 +298,7 @@ def test_the_best_chunks_and_their_neighbours_are_chosen(
 @given(timelines(), st.integers(1, 10))
 def test_an_excerpt_is_a_nonempty_subset_of_the_chunks(calls: Timeline, max_chunks: int) -> None:
     chosen = excerpt(calls, STEP, max_chunks)
-    assert all(calls.chunk(*place) for place in chosen)
+    assert all(calls.chunk(*position) for position in chosen)
     assert bool(chosen) == bool(calls.chunk_count)
     assert len(chosen) <= max(3 * max_chunks, 2 * len(calls.recordings))
 

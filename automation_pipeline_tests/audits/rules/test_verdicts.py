@@ -27,11 +27,11 @@ from automation_pipeline.audits.rules.verdicts import (
     UNPROVEN,
     derive_verdict,
     gate,
+    is_quoted,
     met_ratio,
     minutages_of,
     round_half_up,
     score_audit,
-    was_said,
 )
 from automation_pipeline_tests.audits.rules.strategies import (
     citation,
@@ -558,7 +558,7 @@ LABELLED = Timeline((recording(0, "\n".join(LINES)),))
     ],
 )
 def test_speaker_labels_are_ignored_in_quotations(quotation: str, is_valid: bool) -> None:
-    assert was_said(quotation, (0, 0), LABELLED, 12) == is_valid
+    assert is_quoted(quotation, (0, 0), LABELLED, 12) == is_valid
     gated = gate(finding(point(Statut.PRESENT, citation(quotation))), 10, LABELLED, GatingOptions())
     assert (gated.finding.points[0].statut is Statut.PRESENT) == is_valid
 
@@ -585,12 +585,12 @@ def call_of(*speakers: str, text: str) -> Timeline:
 def test_speaker_labels_may_have_any_characters(
     speakers: tuple[str, ...], text: str, quotation: str
 ) -> None:
-    assert was_said(quotation, (0, 0), call_of(*speakers, text=text), 12)
+    assert is_quoted(quotation, (0, 0), call_of(*speakers, text=text), 12)
 
 
-@every_case("place", [(0, 1), (1, 0), (-1, 0), (0, -1)])
-def test_a_quotation_from_a_missing_chunk_is_invalid(place: tuple[int, int]) -> None:
-    assert not was_said("Vous êtes d'accord", place, LABELLED, 12)
+@every_case("indexes", [(0, 1), (1, 0), (-1, 0), (0, -1)])
+def test_a_quotation_from_a_missing_chunk_is_invalid(indexes: tuple[int, int]) -> None:
+    assert not is_quoted("Vous êtes d'accord", indexes, LABELLED, 12)
 
 
 def test_a_chunk_is_normalised_once(

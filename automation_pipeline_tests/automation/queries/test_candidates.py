@@ -35,10 +35,10 @@ def test_fiches_of_several_days_are_read_in_one_query_ordered_by_day(
     sold(database, clock, TUESDAY, "1", "4")
     sold(database, clock, MONDAY, "3", "2")
     sold(database, clock, SUNDAY, "5")
-    with statements(database) as made, database.reading() as session:
+    with statements(database) as created, database.reading() as session:
         found = fiches_of_days(session, [MONDAY, TUESDAY])
     assert found == [FicheCandidate(fiche_id) for fiche_id in ("2", "3", "1", "4")]
-    assert len([statement for statement in made if "fiche_cache" in statement]) == 1
+    assert len([statement for statement in created if "fiche_cache" in statement]) == 1
 
 
 def test_fiches_selected_by_id_keep_their_order_even_if_not_mirrored(

@@ -68,10 +68,10 @@ def test_a_selection_event_lists_groupes_up_to_a_limit(groupes: int, listed: boo
 
 
 def test_progress_is_cumulative_and_unchanged_progress_is_not_repeated() -> None:
-    made = ProgressUpdate(
+    created = ProgressUpdate(
         Phase.AUDITING, LedgerTally(8, pending=4, successful=2, failed=1, ignored=1), audits=3
     )
-    event = events.progress(a_run(), made, AT)
+    event = events.progress(a_run(), created, AT)
     assert event.name == "automation.run.progress"
     assert event.payload == {
         **CHANNEL,
@@ -84,8 +84,8 @@ def test_progress_is_cumulative_and_unchanged_progress_is_not_repeated() -> None
         "progress_percentage": 50,
         "status": "running",
     }
-    assert events.progress(a_run(), made, AT).key == event.key
-    further = ProgressUpdate(Phase.AUDITING, made.tally, audits=4)
+    assert events.progress(a_run(), created, AT).key == event.key
+    further = ProgressUpdate(Phase.AUDITING, created.tally, audits=4)
     assert events.progress(a_run(), further, AT).key != event.key
 
 

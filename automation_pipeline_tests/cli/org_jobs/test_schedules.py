@@ -24,7 +24,7 @@ BY_FLAGS = (
 
 def test_a_schedule_can_be_created_with_flags(org_jobs: OrgJobsCommands) -> None:
     server = org_jobs.server()
-    made = org_jobs.json("schedules", "create", *BY_FLAGS, "--server", server)
+    created = org_jobs.json("schedules", "create", *BY_FLAGS, "--server", server)
     fields = {
         "name": "Nightly", "cronExpression": "30 4 * * *", "timezone": "Europe/Paris", "jobType": "SERVER_RESTART",
         "serverInstanceId": server, "executionWindowStart": "02:00", "executionWindowEnd": "06:00",
@@ -35,15 +35,19 @@ def test_a_schedule_can_be_created_with_flags(org_jobs: OrgJobsCommands) -> None
         "retryPolicy": {"maxRetries": 3, "backoffMs": 1000, "backoffType": "exponential", "jitter": False},
         "orgId": "acme", "state": "ACTIVE", "createdBy": "cli:ada",
     }  # fmt: skip
-    assert {name: made[name] for name in fields} == fields
-    assert org_jobs.json("schedules", "show", made["id"]) == made
+    assert {name: created[name] for name in fields} == fields
+    assert org_jobs.json("schedules", "show", created["id"]) == created
 
 
 def test_flags_override_the_file_when_creating_a_schedule(org_jobs: OrgJobsCommands) -> None:
-    made = org_jobs.json(
+    created = org_jobs.json(
         "schedules", "create", "--file", "-", "--name", "Other", "--disabled", given=CALL
     )
-    assert (made["name"], made["jobType"], made["state"]) == ("Other", "HTTPS_CALL", "PAUSED")
+    assert (created["name"], created["jobType"], created["state"]) == (
+        "Other",
+        "HTTPS_CALL",
+        "PAUSED",
+    )
     path = org_jobs.terminal.folder / "call.json"
     path.write_text(json.dumps(CALL))
     assert org_jobs.json("schedules", "create", "-f", str(path))["name"] == CALL["name"]
@@ -481,8 +485,8 @@ def test_a_past_period_can_be_backfilled(org_jobs: OrgJobsCommands) -> None:
         "schedules", "backfill", schedule_id, *period, "--dry-run"
     )
     assert org_jobs.json("list")["jobs"] == []
-    made = org_jobs.json("schedules", "backfill", schedule_id, *period)
-    assert (made["status"], made["total"], made["pending"]) == ("running", 3, 3)
+    created = org_jobs.json("schedules", "backfill", schedule_id, *period)
+    assert (created["status"], created["total"], created["pending"]) == ("running", 3, 3)
     again = org_jobs.printed(
         "schedules", "backfill", schedule_id, *period, "--behaviour", "failed", "--dry-run"
     )
@@ -491,13 +495,13 @@ def test_a_past_period_can_be_backfilled(org_jobs: OrgJobsCommands) -> None:
         "schedules", "backfill", schedule_id, *period[:2], "--until", "2026-04-01T00:00:00Z", code=2
     )
     assert fault == "Invalid backfill: until: must not be earlier than from."
-    assert [one["id"] for one in org_jobs.json("backfills", "list")["backfills"]] == [made["id"]]
-    assert len(org_jobs.json("list", "--backfill", made["id"])["jobs"]) == 3
-    assert f"automation org-jobs backfills cancel {made['id']}" in org_jobs.printed(
-        "backfills", "show", made["id"]
+    assert [one["id"] for one in org_jobs.json("backfills", "list")["backfills"]] == [created["id"]]
+    assert len(org_jobs.json("list", "--backfill", created["id"])["jobs"]) == 3
+    assert f"automation org-jobs backfills cancel {created['id']}" in org_jobs.printed(
+        "backfills", "show", created["id"]
     )
     assert "3 = 3 pending" in org_jobs.printed("backfills", "list", "--org", "acme")
-    cancelled = org_jobs.json("backfills", "cancel", made["id"])
+    cancelled = org_jobs.json("backfills", "cancel", created["id"])
     assert (cancelled["status"], cancelled["cancelled"]) == ("cancelled", 3)
 
 

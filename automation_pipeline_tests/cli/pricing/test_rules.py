@@ -11,15 +11,17 @@ from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 
 
 def test_a_created_rule_is_shown_as_stored(commands: PricingCommands) -> None:
-    made = commands.json("rules", "create", "--file", "-", "--project", "summer", given=TENTH_OFF)
-    assert (made["id"], made["version"], made["projectId"], made["createdBy"]) == (
+    created = commands.json(
+        "rules", "create", "--file", "-", "--project", "summer", given=TENTH_OFF
+    )
+    assert (created["id"], created["version"], created["projectId"], created["createdBy"]) == (
         "1",
         1,
         "summer",
         "cli:ada",
     )
-    assert made["transform"] | {"op": "percent", "value": -10} == made["transform"]
-    assert commands.json("rules", "show", "1") == made
+    assert created["transform"] | {"op": "percent", "value": -10} == created["transform"]
+    assert commands.json("rules", "show", "1") == created
     shown = commands.text("rules", "show", "1")
     assert "rule 1 Summer [sale]" in shown
     assert 'picks {"all": true}' in shown

@@ -32,16 +32,16 @@ def remote(terminal: Terminal) -> Iterator[RemoteTerminal]:
 
 
 @pytest.fixture
-def bench(terminal: Terminal, clock: FakeClock) -> AuditHarness:
+def harness(terminal: Terminal, clock: FakeClock) -> AuditHarness:
     return AuditHarness(terminal.database, clock, model=FakeLanguageModel(answer_by_transcript))
 
 
 @pytest.fixture
-def stored(bench: AuditHarness) -> AuditHarness:
+def stored(harness: AuditHarness) -> AuditHarness:
     """Store an ended run with notifications, two audits of which one is deleted, and a token."""
-    run_id = a_reported_run(bench)
-    now = bench.clock.now()
-    with bench.database.transaction() as session:
+    run_id = a_reported_run(harness)
+    now = harness.clock.now()
+    with harness.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
         row.status, row.phase, row.completed_at, row.duration_ms = "partial", None, now, 1500
         row.total_fiches, row.successful_fiches, row.failed_fiches, row.ignored_fiches = 3, 2, 1, 1
@@ -69,4 +69,4 @@ def stored(bench: AuditHarness) -> AuditHarness:
                 **message, target="b@example.test", status="failed", last_error="refused"
             )
         )
-    return bench
+    return harness

@@ -30,23 +30,23 @@ def test_the_list_of_schedules_spans_all_pages(
 
 
 def test_a_schedule_can_be_managed_through_the_api(remote: RemoteTerminal) -> None:
-    made = remote.json("schedules", "create", "--file", "-", given=DAILY)
-    assert made == remote.local.json("schedules", "show", made["id"])
+    created = remote.json("schedules", "create", "--file", "-", given=DAILY)
+    assert created == remote.local.json("schedules", "show", created["id"])
     changed = remote.json(
-        "schedules", "update", made["id"], "--file", "-", given={"timeOfDay": "04:15"}
+        "schedules", "update", created["id"], "--file", "-", given={"timeOfDay": "04:15"}
     )
     assert changed["timeOfDay"] == "04:15"
     assert (
-        remote.json("schedules", "pause", made["id"], "--reason", "closed")["pausedReason"]
+        remote.json("schedules", "pause", created["id"], "--reason", "closed")["pausedReason"]
         == "closed"
     )
-    assert remote.json("schedules", "resume", made["id"])["isActive"] is True
-    coming = remote.json("schedules", "next", made["id"], "--count", "1")["occurrences"]
-    assert remote.json("schedules", "skip-next", made["id"]) == {
-        "id": made["id"],
+    assert remote.json("schedules", "resume", created["id"])["isActive"] is True
+    coming = remote.json("schedules", "next", created["id"], "--count", "1")["occurrences"]
+    assert remote.json("schedules", "skip-next", created["id"]) == {
+        "id": created["id"],
         "skipped": coming[0],
     }
-    run = remote.json("schedules", "run-now", made["id"])
+    run = remote.json("schedules", "run-now", created["id"])
     assert [request.config["run_id"] for request in requests(remote)] == [int(run["run_id"])]
     ended = remote.json("runs", "cancel", run["run_id"], "--yes", "--reason", "wrong day")
     assert ended == {
@@ -55,18 +55,21 @@ def test_a_schedule_can_be_managed_through_the_api(remote: RemoteTerminal) -> No
         "error": "Cancelled by an operator: wrong day",
     }
     assert (
-        remote.run("schedules", "delete", made["id"], given=b"y\n", is_interactive=True).code == 0
+        remote.run("schedules", "delete", created["id"], given=b"y\n", is_interactive=True).code
+        == 0
     )
     assert remote.local.json("schedules", "list")["schedules"] == []
 
 
 def test_a_run_with_its_own_selection_is_followed_to_its_end(
-    remote: RemoteTerminal, bench: AuditHarness, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule_id = remote.local.create()
     during_pauses(
         monkeypatch,
-        lambda: finalise_run(1, database=bench.database, clock=bench.clock, breakdown="It broke"),
+        lambda: finalise_run(
+            1, database=harness.database, clock=harness.clock, breakdown="It broke"
+        ),
     )
     chosen = remote.local.folder / "chosen.json"
     chosen.write_text(json.dumps({"mode": "manual", "ficheIds": ["7"]}))
@@ -113,21 +116,21 @@ def test_a_configuration_can_be_imported_exported_and_updated(remote: RemoteTerm
 
 
 def test_a_token_is_shown_once_and_revoked(remote: RemoteTerminal) -> None:
-    made = remote.json("tokens", "create", "--name", "client", "-p", "automation", "-s", "ALL")
-    client = RemoteTerminal(remote.local, remote.url, made["token"])
+    created = remote.json("tokens", "create", "--name", "client", "-p", "automation", "-s", "ALL")
+    client = RemoteTerminal(remote.local, remote.url, created["token"])
     assert client.json("schedules", "list") == {"schedules": []}
     assert (
         client.run("schedules", "delete", "1", "--yes").err
         == f"The API at {remote.url} refuses the token: Missing permission.\n"
     )
-    assert made["token"] not in remote.run("tokens", "list", "--all").out
-    assert remote.json("tokens", "revoke", made["id"])["state"] == "revoked"
+    assert created["token"] not in remote.run("tokens", "list", "--all").out
+    assert remote.json("tokens", "revoke", created["id"])["state"] == "revoked"
     ended = client.run("schedules", "list")
     assert (ended.code, ended.err) == (
         1,
         f"The API at {remote.url} refuses the token: Missing or invalid credentials.\n",
     )
-    assert made["token"] not in ended.err
+    assert created["token"] not in ended.err
 
 
 def test_an_audit_can_be_overridden_and_deleted(
@@ -218,12 +221,12 @@ def test_a_rejected_rerun_is_reported(
 
 
 def test_transcriptions_are_followed_until_they_end(
-    remote: RemoteTerminal, bench: AuditHarness, monkeypatch: pytest.MonkeyPatch
+    remote: RemoteTerminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first is refused, the second comes to its end: both are told, here as from afar."""
 
     def work() -> None:
-        with bench.database.transaction() as session:
+        with harness.database.transaction() as session:
             mark_refused(session, requests(remote)[0].request_key, "The CRM knows no fiche 7.")
             ended = {
                 "status": "completed",
@@ -231,7 +234,7 @@ def test_transcriptions_are_followed_until_they_end(
                 "already_transcribed": 1,
                 "target_total": 2,
             }
-            times = dict.fromkeys(("started_at", "touched_at", "finished_at"), bench.clock.now())
+            times = dict.fromkeys(("started_at", "touched_at", "finished_at"), harness.clock.now())
             run = {"id": requests(remote)[1].config["run_id"], "fiche_id": "8", "priority": "high"}
             session.add(
                 TranscriptionRunRow(**run, **ended, **times, processed=2, cached=0, failed=0)

@@ -159,26 +159,30 @@ def test_input_errors_are_the_same_through_the_api(
 def test_an_org_schedule_can_be_managed_through_the_api(
     org_jobs: OrgJobsCommands, remote: RemoteTerminal
 ) -> None:
-    made = remote.json(
+    created = remote.json(
         "org-jobs", "schedules", "create", "--org", "globex", "--file", "-", given=CALL
     )
     arguments = ("org-jobs", "schedules")
-    assert made == org_jobs.json("schedules", "show", made["id"])
-    assert (made["orgId"], made["createdBy"]) == ("globex", "machine:environment")
+    assert created == org_jobs.json("schedules", "show", created["id"])
+    assert (created["orgId"], created["createdBy"]) == ("globex", "machine:environment")
     assert (
-        remote.json(*arguments, "update", made["id"], "--name", "Other", "--retries", "1")["name"]
+        remote.json(*arguments, "update", created["id"], "--name", "Other", "--retries", "1")[
+            "name"
+        ]
         == "Other"
     )
     paused = remote.json(
-        *arguments, "pause", made["id"], "--reason", "Rest", "--until", "2127-01-01T00:00:00Z"
+        *arguments, "pause", created["id"], "--reason", "Rest", "--until", "2127-01-01T00:00:00Z"
     )
     assert (paused["pauseReason"], paused["pausedUntil"]) == ("Rest", "2127-01-01T00:00:00.000Z")
-    assert remote.json(*arguments, "resume", made["id"])["state"] == "ACTIVE"
+    assert remote.json(*arguments, "resume", created["id"])["state"] == "ACTIVE"
     assert (
-        remote.json(*arguments, "skip-next", made["id"], "--reason", "Party")["skipNextRunReason"]
+        remote.json(*arguments, "skip-next", created["id"], "--reason", "Party")[
+            "skipNextRunReason"
+        ]
         == "Party"
     )
-    assert remote.json(*arguments, "keep-next", made["id"])["skipNextRun"] is False
+    assert remote.json(*arguments, "keep-next", created["id"])["skipNextRun"] is False
     previewed = remote.json(
         *arguments,
         "preview",
@@ -192,11 +196,11 @@ def test_an_org_schedule_can_be_managed_through_the_api(
     )
     assert previewed["occurrences"] == ["2026-05-05T00:00:00Z"]
     period = ("--from", "2026-05-01T00:00:00Z", "--until", "2026-05-01T12:00:00Z")
-    assert remote.json(*arguments, "backfill", made["id"], *period, "--dry-run")["total"] == 1
-    backfill = remote.json(*arguments, "backfill", made["id"], *period)
+    assert remote.json(*arguments, "backfill", created["id"], *period, "--dry-run")["total"] == 1
+    backfill = remote.json(*arguments, "backfill", created["id"], *period)
     assert remote.json("org-jobs", "backfills", "cancel", backfill["id"])["status"] == "cancelled"
-    assert remote.json(*arguments, "delete", made["id"], "--yes") == {
-        "id": made["id"],
+    assert remote.json(*arguments, "delete", created["id"], "--yes") == {
+        "id": created["id"],
         "deleted": True,
     }
 

@@ -151,7 +151,7 @@ def test_a_price_can_be_changed_and_rolled_back_through_the_api(
     shop: FakeShop,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = remote.json(
+    created = remote.json(
         "pricing",
         "rules",
         "create",
@@ -159,13 +159,13 @@ def test_a_price_can_be_changed_and_rolled_back_through_the_api(
         "-",
         given={**TENTH_OFF, "selector": {"sku": "MUG-0"}},
     )
-    assert made == pricing.json("rules", "show", made["id"])
+    assert created == pricing.json("rules", "show", created["id"])
     changed = remote.json(
-        "pricing", "rules", "update", made["id"], "--file", "-", given={"name": "Other"}
+        "pricing", "rules", "update", created["id"], "--file", "-", given={"name": "Other"}
     )
     assert (changed["name"], changed["version"]) == ("Other", 1)
     shop.edit("13", amount=2000)
-    planned = remote.json("pricing", "preview", made["id"])
+    planned = remote.json("pricing", "preview", created["id"])
     assert [target["after"]["unitAmount"] for target in planned["targets"]] == [1800]
     assert (planned["run"]["trigger"], planned["truncated"]) == ("api", False)
     run_id = planned["run_id"]
@@ -176,8 +176,8 @@ def test_a_price_can_be_changed_and_rolled_back_through_the_api(
     during_pauses(monkeypatch, lambda: pricing.work(run_id))
     assert remote.json("pricing", "runs", "rollback", run_id, "--wait")["status"] == "ROLLED_BACK"
     assert shop.amounts()["13"] == 2000
-    assert remote.json("pricing", "rules", "delete", made["id"], "--yes") == {
-        "id": made["id"],
+    assert remote.json("pricing", "rules", "delete", created["id"], "--yes") == {
+        "id": created["id"],
         "deleted": True,
     }
 

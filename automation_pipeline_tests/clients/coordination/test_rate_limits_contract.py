@@ -97,7 +97,7 @@ def test_idle_time_accumulates_no_more_than_one_burst(
 ) -> None:
     rate, count = Rate(limit=burst, period_seconds=0.05, burst=burst), 20
     reserved(limiter, key, rate)
-    let_intervals_pass(limiter, key, 6 * rate.interval_seconds)
+    advance_past(limiter, key, 6 * rate.interval_seconds)
     started = time.time()
     # The wait counts from the response: a computed start time can be late but never early.
     instants = [reserved(limiter, key, rate) + time.time() for _ in range(count)]
@@ -105,7 +105,7 @@ def test_idle_time_accumulates_no_more_than_one_burst(
     assert instants[-1] > started + (count - burst) * rate.interval_seconds - 0.001
 
 
-def let_intervals_pass(limiter: RateLimiter, key: str, seconds: float) -> None:
+def advance_past(limiter: RateLimiter, key: str, seconds: float) -> None:
     other = Rate(1, seconds)
     reserved(limiter, f"{key}:clock", other)
     wait_until(lambda: limiter.reserve(f"{key}:clock", other, max_wait_seconds=0.0) == 0)

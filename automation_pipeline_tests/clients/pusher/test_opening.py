@@ -35,13 +35,13 @@ def services(**settings: object) -> Services:
 
 def test_realtime_is_disabled_without_pusher_settings() -> None:
     assert services().realtime is None
-    assert services().post_office.publisher is None
+    assert services().delivery_services.publisher is None
 
 
 def test_the_relay_publishes_through_a_configured_pusher(simulator_url: str) -> None:
     configured = services(**PUSHER_SETTINGS, pusher_base_url=simulator_url)
     assert configured.realtime is not None
-    assert configured.post_office.publisher is configured.realtime
+    assert configured.delivery_services.publisher is configured.realtime
     asyncio.run(configured.realtime.check())
     assert asyncio.run(configured.realtime.publish([event("a")])) == PublishResult(1)
     assert configured.meter.drain()["provider_calls_total", 'provider="pusher",status="200"'] == 2
@@ -57,7 +57,7 @@ def test_incomplete_settings_are_named_and_events_stay_queued(missing: str) -> N
     configured = services(**{**PUSHER_SETTINGS, missing: None})
     with pytest.raises(PermanentError, match=f": {missing.upper()} not set"):
         _ = configured.realtime
-    publisher = configured.post_office.publisher
+    publisher = configured.delivery_services.publisher
     assert publisher is not None
     waiting = asyncio.run(publisher.publish([event("a")]))
     assert (waiting.out, type(waiting.stopped)) == (0, TransientError)

@@ -122,9 +122,9 @@ def test_each_pusher_failure_is_classified_as_transient_or_permanent(
 )
 def test_a_missing_response_times_out(simulator_url: str, rule: dict[str, Any]) -> None:
     add_faults(simulator_url, {"route": "pusher.batch", **rule})
-    began = time.monotonic()
+    started_at = time.monotonic()
     assert isinstance(publish_error(simulator_url, seconds=0.3), TransientError)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - started_at < 5
 
 
 @pytest.mark.parametrize(

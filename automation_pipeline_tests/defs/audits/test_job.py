@@ -17,16 +17,16 @@ from automation_pipeline_tests.transcription.harness import call
 
 
 @pytest.fixture
-def bench(database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
-    bench = AuditHarness(database, clock)
-    bench.sell("1900417")
-    monkeypatch.setattr(bootstrap, "services", lambda: services_of(bench))
-    return bench
+def harness(database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
+    harness = AuditHarness(database, clock)
+    harness.sell("1900417")
+    monkeypatch.setattr(bootstrap, "services", lambda: services_of(harness))
+    return harness
 
 
-def services_of(bench: AuditHarness) -> bootstrap.Services:
-    services = bootstrap.Services(Settings(), bench.clock)
-    services.database, services.judge, services.crm = bench.database, bench.judge, bench.crm
+def services_of(harness: AuditHarness) -> bootstrap.Services:
+    services = bootstrap.Services(Settings(), harness.clock)
+    services.database, services.judge, services.crm = harness.database, harness.judge, harness.crm
     return services
 
 
@@ -53,10 +53,10 @@ def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, object]:
     ids=["best", "worst"],
 )
 def test_an_audit_with_a_grade_succeeds_whatever_the_grade(
-    bench: AuditHarness, statut: str, score: int, niveau: str
+    harness: AuditHarness, statut: str, score: int, niveau: str
 ) -> None:
-    bench.model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=statut, score=score))
-    result = execute(bench.configure(steps=2))
+    harness.model = FakeLanguageModel(lambda asked: step_answer(asked, statuts=statut, score=score))
+    result = execute(harness.configure(steps=2))
     assert result.success
     assert metadata_of(result) == {
         "audit": "1",
@@ -68,26 +68,26 @@ def test_an_audit_with_a_grade_succeeds_whatever_the_grade(
     }
 
 
-def test_an_audit_without_a_grade_fails_with_the_reason(bench: AuditHarness) -> None:
-    bench.model.refuse_everything(PermanentError("The key is refused (check LLM_API_KEY)."))
-    result = execute(bench.configure(steps=2))
+def test_an_audit_without_a_grade_fails_with_the_reason(harness: AuditHarness) -> None:
+    harness.model.refuse_everything(PermanentError("The key is refused (check LLM_API_KEY)."))
+    result = execute(harness.configure(steps=2))
     assert not result.success
     [failure] = result.get_step_failure_events()
     assert "The key is refused" in (failure.step_failure_data.user_failure_data.description or "")
 
 
 def test_audits_and_their_sweep_work_without_redis(
-    bench: AuditHarness, monkeypatch: pytest.MonkeyPatch
+    harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = bootstrap.Services(
-        Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"), bench.clock
+        Settings(redis_url=f"redis://127.0.0.1:{free_port()}/0"), harness.clock
     )
-    services.database, services.crm = bench.database, bench.crm
+    services.database, services.crm = harness.database, harness.crm
     monkeypatch.setattr(
-        "automation_pipeline.clients.factories.open_model", lambda *_given: bench.model
+        "automation_pipeline.clients.factories.open_model", lambda *_given: harness.model
     )
     monkeypatch.setattr(bootstrap, "services", lambda: services)
-    result = execute(bench.configure(steps=2))
+    result = execute(harness.configure(steps=2))
     assert result.success
     assert metadata_of(result)["status"] == "completed"
     resources = {"services": ServicesResource()}
@@ -98,10 +98,10 @@ def test_audits_and_their_sweep_work_without_redis(
         assert sweep_audits(context) == dg.SkipReason("No audit is abandoned.")
 
 
-def test_an_audit_without_all_transcripts_fails_with_the_reason(bench: AuditHarness) -> None:
-    bench.clock.advance_one_second()
-    bench.sell("1900417", call("190041701"), call("190041702"), text=None)
-    result = execute(bench.configure(steps=1))
+def test_an_audit_without_all_transcripts_fails_with_the_reason(harness: AuditHarness) -> None:
+    harness.clock.advance_one_second()
+    harness.sell("1900417", call("190041701"), call("190041702"), text=None)
+    result = execute(harness.configure(steps=1))
     assert not result.success
     [failure] = result.get_step_failure_events()
     assert "transcripts of 1 of 2 recordings" in str(
@@ -115,12 +115,12 @@ def test_a_retry_request_has_the_message_of_its_cause() -> None:
     assert error_message_of(asked.value) == "The CRM does not answer."
 
 
-def test_a_bug_during_an_audit_closes_the_audit_at_once(bench: AuditHarness) -> None:
+def test_a_bug_during_an_audit_closes_the_audit_at_once(harness: AuditHarness) -> None:
     async def fail(_question: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    bench.model = FakeLanguageModel(during_call=fail)
-    result = execute(bench.configure(steps=1))
+    harness.model = FakeLanguageModel(during_call=fail)
+    result = execute(harness.configure(steps=1))
     assert not result.success
-    row = bench.row(f"audit-1900417-1-{result.run_id}")
+    row = harness.row(f"audit-1900417-1-{result.run_id}")
     assert (row.status, row.error_message) == ("failed", "ZeroDivisionError: a bug")

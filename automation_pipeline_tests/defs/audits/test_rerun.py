@@ -19,19 +19,19 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel, step_answer
 
 
 @pytest.fixture
-def bench(database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
+def harness(database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
     """An audit with one step of two points, the second ABSENT. The job uses the services of the bench."""
     model = FakeLanguageModel(
         lambda asked: step_answer(asked, statuts=["PRESENT", "ABSENT"], score=3)
     )
-    bench = AuditHarness(database, clock, model=model)
-    bench.sell("1900417")
-    bench.audit("1900417", bench.configure(steps=1))
-    bench.model = FakeLanguageModel()
+    harness = AuditHarness(database, clock, model=model)
+    harness.sell("1900417")
+    harness.audit("1900417", harness.configure(steps=1))
+    harness.model = FakeLanguageModel()
     services = bootstrap.Services(Settings(), clock)
-    services.database, services.judge = database, bench.judge
+    services.database, services.judge = database, harness.judge
     monkeypatch.setattr(bootstrap, "services", lambda: services)
-    return bench
+    return harness
 
 
 def execute(config: object, tags: dict[str, str] | None = None) -> dg.ExecuteInProcessResult:
@@ -43,17 +43,20 @@ def execute(config: object, tags: dict[str, str] | None = None) -> dg.ExecuteInP
     )
 
 
-def test_a_requested_rerun_is_executed_and_marked_taken(bench: AuditHarness) -> None:
+def test_a_requested_rerun_is_executed_and_marked_taken(harness: AuditHarness) -> None:
     asked = request_rerun(
-        StepLocation(1, 1, 2), instructions="Listen.", database=bench.database, clock=bench.clock
+        StepLocation(1, 1, 2),
+        instructions="Listen.",
+        database=harness.database,
+        clock=harness.clock,
     )
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
     launch = run_request(request)
     result = execute(launch.run_config["ops"]["rerun"]["config"], dict(launch.tags))
     assert result.success
-    assert bench.row().niveau == "EXCELLENT"
-    with bench.database.reading() as session:
+    assert harness.row().niveau == "EXCELLENT"
+    with harness.database.reading() as session:
         assert taken(session, [asked.rerun_id]) == {asked.rerun_id}
     [output] = [event for event in result.all_events if event.is_successful_output]
     metadata = {name: one.value for name, one in output.step_output_data.metadata.items()}
@@ -61,13 +64,13 @@ def test_a_requested_rerun_is_executed_and_marked_taken(bench: AuditHarness) -> 
     assert set(metadata) == {"step", "conforme", "score", "weight", "reruns"}
     again = execute(launch.run_config["ops"]["rerun"]["config"])
     assert again.success
-    assert bench.model.calls == 1
+    assert harness.model.calls == 1
 
 
-def test_the_launchpad_requires_only_audit_and_step(bench: AuditHarness) -> None:
+def test_the_launchpad_requires_only_audit_and_step(harness: AuditHarness) -> None:
     assert execute({"audit_id": 1, "step_position": 1}).success
     assert execute({"audit_id": 1, "step_position": 1}).success
-    assert bench.model.calls == 2
+    assert harness.model.calls == 2
 
 
 @pytest.mark.parametrize(
@@ -85,13 +88,13 @@ def test_the_launchpad_requires_only_audit_and_step(bench: AuditHarness) -> None
     ],
 )
 def test_an_impossible_rerun_fails_permanently_with_one_sentence(
-    bench: AuditHarness, config: dict[str, object], words: str
+    harness: AuditHarness, config: dict[str, object], words: str
 ) -> None:
     result = execute(config)
     assert not result.success
     [failure] = result.get_step_failure_events()
     assert words in (failure.step_failure_data.user_failure_data.description or "")
-    assert bench.model.calls == 0
+    assert harness.model.calls == 0
 
 
 def test_the_rerun_job_is_registered_and_launched_by_the_sensor() -> None:

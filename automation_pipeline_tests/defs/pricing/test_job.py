@@ -123,9 +123,9 @@ def test_the_launchpad_creates_and_executes_a_run_of_a_rule(harness: PricingHarn
 
 def test_a_retried_launch_reuses_its_run(harness: PricingHarness) -> None:
     rule = harness.rule()
-    made = metadata_of(execute(rule_run, OP, rule_id=rule.id))["run"]
-    again = execute(rule_run, OP, {RUN_ID_TAG: str(made)}, rule_id=rule.id)
-    assert metadata_of(again)["run"] == made
+    created = metadata_of(execute(rule_run, OP, rule_id=rule.id))["run"]
+    again = execute(rule_run, OP, {RUN_ID_TAG: str(created)}, rule_id=rule.id)
+    assert metadata_of(again)["run"] == created
     assert len(harness.shop.written) == 3
 
 

@@ -33,7 +33,7 @@ def services(database_url: str, tmp_path: Path) -> Iterator[Services]:
 
 
 @pytest.fixture
-def bench(services: Services) -> AuditHarness:
+def harness(services: Services) -> AuditHarness:
     assert isinstance(services.clock, FakeClock)
     return AuditHarness(services.database, services.clock, FakeLanguageModel(answer_by_transcript))
 
@@ -67,9 +67,9 @@ def files(report: Shown) -> tuple[bytes, bytes]:
 
 
 def test_the_report_lists_groupes_failing_points_and_failure_reasons(
-    services: Services, bench: AuditHarness
+    services: Services, harness: AuditHarness
 ) -> None:
-    a_reported_run(bench)
+    a_reported_run(harness)
     result = materialize(services)
     report = metadata_of(result)
     lines = str(report["by_groupe"]).splitlines()
@@ -89,8 +89,8 @@ def test_the_report_lists_groupes_failing_points_and_failure_reasons(
     assert check(result) == (True, "2 rows in the file, 2 audits of the day.")
 
 
-def test_the_metadata_contains_a_small_chart(services: Services, bench: AuditHarness) -> None:
-    a_reported_run(bench)
+def test_the_metadata_contains_a_small_chart(services: Services, harness: AuditHarness) -> None:
+    a_reported_run(harness)
     picture = str(metadata_of(materialize(services))["picture"])
     before, after = f"![{DAY}](data:image/png;base64,", ")"
     assert picture.startswith(before)
@@ -100,9 +100,9 @@ def test_the_metadata_contains_a_small_chart(services: Services, bench: AuditHar
 
 
 def test_the_files_have_one_row_per_audit_and_the_same_columns(
-    services: Services, bench: AuditHarness
+    services: Services, harness: AuditHarness
 ) -> None:
-    a_reported_run(bench)
+    a_reported_run(harness)
     report = metadata_of(materialize(services))
     rows = pq.read_table(str(report["parquet"])).to_pylist()
     assert [(row["fiche_id"], row["groupe"], row["status"]) for row in rows] == [
@@ -117,9 +117,9 @@ def test_the_files_have_one_row_per_audit_and_the_same_columns(
 
 
 def test_the_report_files_are_reproducible_and_leave_no_other_files(
-    services: Services, bench: AuditHarness
+    services: Services, harness: AuditHarness
 ) -> None:
-    a_reported_run(bench)
+    a_reported_run(harness)
     first = metadata_of(materialize(services))
     bytes_of_first = files(first)
     again = metadata_of(materialize(services))
@@ -132,7 +132,9 @@ def test_the_report_files_are_reproducible_and_leave_no_other_files(
     ]
 
 
-def test_a_day_without_fiches_or_audits_has_a_note(services: Services, bench: AuditHarness) -> None:
+def test_a_day_without_fiches_or_audits_has_a_note(
+    services: Services, harness: AuditHarness
+) -> None:
     result = materialize(services)
     assert result.success
     assert (
@@ -141,7 +143,7 @@ def test_a_day_without_fiches_or_audits_has_a_note(services: Services, bench: Au
         == "No known fiche was sold on this day."
     )
     assert check(result) == (False, "The day was never fetched.")
-    record_sales(bench, "1", "2")
+    record_sales(harness, "1", "2")
     result = materialize(services)
     assert metadata_of(result)["note"] == "No fiche of the day has been audited."
     assert "| all | 2 | 2 | 0 | 0 | – | – | 0 |" in str(metadata_of(result)["by_groupe"])
@@ -151,9 +153,9 @@ def test_a_day_without_fiches_or_audits_has_a_note(services: Services, bench: Au
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_the_rows_in_the_report_file_can_be_counted(
-    services: Services, bench: AuditHarness
+    services: Services, harness: AuditHarness
 ) -> None:
-    a_reported_run(bench)
+    a_reported_run(harness)
     folder = Path(services.settings.automation_reports_dir)
     assert rows_filed(DAY, folder) is None
     assert materialize(services).success

@@ -26,23 +26,23 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 
 @pytest.fixture
-def bench(database: Database, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
+def harness(database: Database, monkeypatch: pytest.MonkeyPatch) -> AuditHarness:
     """The sensor uses the services of the bench."""
-    bench = AuditHarness(database, FakeClock(datetime.now(UTC)))
-    services = bootstrap.Services(Settings(), bench.clock)
-    services.database, services.judge = database, bench.judge
+    harness = AuditHarness(database, FakeClock(datetime.now(UTC)))
+    services = bootstrap.Services(Settings(), harness.clock)
+    services.database, services.judge = database, harness.judge
     monkeypatch.setattr(bootstrap, "services", lambda: services)
-    return bench
+    return harness
 
 
 def terminate(
-    bench: AuditHarness,
+    harness: AuditHarness,
     instance: dg.DagsterInstance,
     *,
     before: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Start the run of the only waiting request, terminate it, and call the sensor."""
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         [request] = offer_waiting(session, limit=9)
     launch = run_request(request)
     run = dg.DagsterRun(
@@ -50,7 +50,7 @@ def terminate(
     )
     instance.add_run(run)
     before(run.run_id)
-    with bench.database.transaction() as session:
+    with harness.database.transaction() as session:
         mark_taken(session, request.key, run.run_id)
     instance.report_run_canceled(run)
     ended = instance.get_run_by_id(run.run_id)
@@ -62,50 +62,50 @@ def terminate(
         assert terminated_runs(context) is None  # the run belongs to a request
 
 
-def test_a_terminated_audit_ends_its_batch_entry_and_request(bench: AuditHarness) -> None:
-    options = AuditRequestOptions(audit_config_id=bench.configure(steps=1), batch=True)
-    filed = request_audits(["7"], options, database=bench.database, clock=bench.clock)
+def test_a_terminated_audit_ends_its_batch_entry_and_request(harness: AuditHarness) -> None:
+    options = AuditRequestOptions(audit_config_id=harness.configure(steps=1), batch=True)
+    filed = request_audits(["7"], options, database=harness.database, clock=harness.clock)
     with dg.DagsterInstance.ephemeral() as instance:
-        terminate(bench, instance)
-    assert stored_batch(bench.database, filed.batch_id).failures == [("7", TERMINATED)]
-    with bench.database.reading() as session:
+        terminate(harness, instance)
+    assert stored_batch(harness.database, filed.batch_id).failures == [("7", TERMINATED)]
+    with harness.database.reading() as session:
         assert refusals(session, [filed.audits[0].tracking_id]) == {
             filed.audits[0].tracking_id: TERMINATED
         }
 
 
-def test_an_audit_terminated_while_running_fails(bench: AuditHarness) -> None:
-    bench.sell("7")
-    options = AuditRequestOptions(audit_config_id=bench.configure(steps=1))
-    [one] = request_audits(["7"], options, database=bench.database, clock=bench.clock).audits
+def test_an_audit_terminated_while_running_fails(harness: AuditHarness) -> None:
+    harness.sell("7")
+    options = AuditRequestOptions(audit_config_id=harness.configure(steps=1))
+    [one] = request_audits(["7"], options, database=harness.database, clock=harness.clock).audits
 
     async def interrupted(_: object) -> None:
         raise RuntimeError("interrupted")
 
     def work(run_id: str) -> None:
-        bench.model = FakeLanguageModel(during_call=interrupted)
+        harness.model = FakeLanguageModel(during_call=interrupted)
         with pytest.raises(RuntimeError, match="interrupted"):
-            bench.audit("7", 1, one.tracking_id, dagster_run_id=run_id)
-        assert bench.row(one.tracking_id).status == "running"
+            harness.audit("7", 1, one.tracking_id, dagster_run_id=run_id)
+        assert harness.row(one.tracking_id).status == "running"
 
     with dg.DagsterInstance.ephemeral() as instance:
-        terminate(bench, instance, before=work)
-    row = bench.row(one.tracking_id)
+        terminate(harness, instance, before=work)
+    row = harness.row(one.tracking_id)
     assert (row.status, row.error_message) == ("failed", TERMINATED)
 
 
-def test_the_request_of_a_terminated_rerun_is_refused(bench: AuditHarness) -> None:
-    bench.sell("7")
-    bench.audit("7", bench.configure(steps=1))
-    requested = request_rerun(StepLocation(1, 1), database=bench.database, clock=bench.clock)
+def test_the_request_of_a_terminated_rerun_is_refused(harness: AuditHarness) -> None:
+    harness.sell("7")
+    harness.audit("7", harness.configure(steps=1))
+    requested = request_rerun(StepLocation(1, 1), database=harness.database, clock=harness.clock)
     with dg.DagsterInstance.ephemeral() as instance:
-        terminate(bench, instance)
-    with bench.database.reading() as session:
+        terminate(harness, instance)
+    with harness.database.reading() as session:
         assert refusals(session, [requested.rerun_id]) == {requested.rerun_id: TERMINATED}
-    assert bench.row().status == "completed"
+    assert harness.row().status == "completed"
 
 
-def test_the_audit_sweep_runs_without_abandoned_audits(bench: AuditHarness) -> None:
+def test_the_audit_sweep_runs_without_abandoned_audits(harness: AuditHarness) -> None:
     resources = {"services": ServicesResource()}
     with (
         dg.DagsterInstance.ephemeral() as instance,

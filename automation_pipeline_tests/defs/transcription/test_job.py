@@ -33,27 +33,27 @@ REFUSED = PermanentError("The CRM refuses the token (status 403).")
 
 
 @pytest.fixture
-def bench(
+def harness(
     database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> TranscriptionHarness:
     """The job uses the services of the bench. Without an API key, `Services.speech` raises."""
-    bench = TranscriptionHarness(database, clock)
+    harness = TranscriptionHarness(database, clock)
     monkeypatch.setattr(failures, "STEP_RETRY_SECONDS", 0)
     services = bootstrap.Services(Settings(elevenlabs_api_key=None), clock)
-    services.database, services.crm = database, bench.crm  # type: ignore[assignment]
-    services.speech = SpeechProvider(bench.speech, bench.limiter, bench.options)
+    services.database, services.crm = database, harness.crm  # type: ignore[assignment]
+    services.speech = SpeechProvider(harness.speech, harness.limiter, harness.options)
     monkeypatch.setattr(bootstrap, "services", lambda: services)
-    return bench
+    return harness
 
 
-def requested(bench: TranscriptionHarness, fiche_id: str) -> RequestedTranscription:
-    bench.clock.advance_one_second()
+def requested(harness: TranscriptionHarness, fiche_id: str) -> RequestedTranscription:
+    harness.clock.advance_one_second()
     [requested_run] = request_transcriptions(
         [fiche_id],
         priority=TranscriptionPriority.NORMAL,
         batch=False,
-        database=bench.database,
-        clock=bench.clock,
+        database=harness.database,
+        clock=harness.clock,
     )
     return requested_run
 
@@ -74,28 +74,28 @@ def execute(
 FICHES = iter(range(7000, 8000))
 
 
-def one_fails(bench: TranscriptionHarness, fiche_id: str) -> None:
-    bench.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
-    bench.speech.fail_always(
+def one_fails(harness: TranscriptionHarness, fiche_id: str) -> None:
+    harness.sell(fiche_id, call(f"{fiche_id}a"), call(f"{fiche_id}b"))
+    harness.speech.fail_always(
         call(f"{fiche_id}b").url, PermanentError("Audio download failed status=404")
     )
 
 
-def no_key(bench: TranscriptionHarness, fiche_id: str) -> None:
-    bench.sell(fiche_id, call(f"{fiche_id}a"))
+def no_key(harness: TranscriptionHarness, fiche_id: str) -> None:
+    harness.sell(fiche_id, call(f"{fiche_id}a"))
     del bootstrap.services().speech
 
 
-def nothing_to_do_without_a_key(bench: TranscriptionHarness, fiche_id: str) -> None:
-    bench.sell(fiche_id)
+def nothing_to_do_without_a_key(harness: TranscriptionHarness, fiche_id: str) -> None:
+    harness.sell(fiche_id)
     del bootstrap.services().speech
 
 
-def no_crm(bench: TranscriptionHarness, fiche_id: str) -> None:
+def no_crm(harness: TranscriptionHarness, fiche_id: str) -> None:
     del bootstrap.services().crm
 
 
-def unknown(bench: TranscriptionHarness, fiche_id: str) -> None:
+def unknown(harness: TranscriptionHarness, fiche_id: str) -> None:
     """The CRM does not know a fiche that was not added."""
 
 
@@ -104,16 +104,16 @@ Case = tuple[str, Callable[[TranscriptionHarness, str], None], bool, str, str | 
 CASES: tuple[Case, ...] = (
     (
         "all recordings are transcribed",
-        lambda bench, fiche: bench.sell(fiche, call(f"{fiche}a")),
+        lambda harness, fiche: harness.sell(fiche, call(f"{fiche}a")),
         True,
         "completed",
         None,
     ),
-    ("nothing to do", lambda bench, fiche: bench.sell(fiche), True, "completed", None),
+    ("nothing to do", lambda harness, fiche: harness.sell(fiche), True, "completed", None),
     ("nothing to do, no key", nothing_to_do_without_a_key, True, "completed", None),
     (
         "one recording has no audio",
-        lambda bench, fiche: bench.sell(fiche, call(fiche, url="")),
+        lambda harness, fiche: harness.sell(fiche, call(fiche, url="")),
         True,
         "completed",
         None,
@@ -121,14 +121,14 @@ CASES: tuple[Case, ...] = (
     ("one recording fails", one_fails, False, "completed", None),
     (
         "CRM down",
-        lambda bench, fiche: bench.crm.fail_always(fiche, CRM_DOWN),
+        lambda harness, fiche: harness.crm.fail_always(fiche, CRM_DOWN),
         False,
         "failed",
         str(CRM_DOWN),
     ),
     (
         "CRM refuses",
-        lambda bench, fiche: bench.crm.fail_always(fiche, REFUSED),
+        lambda harness, fiche: harness.crm.fail_always(fiche, REFUSED),
         False,
         "failed",
         str(REFUSED),
@@ -146,17 +146,17 @@ CASES: tuple[Case, ...] = (
 
 
 def test_the_job_fails_only_for_unfinished_work_and_records_a_reason(
-    bench: TranscriptionHarness,
+    harness: TranscriptionHarness,
 ) -> None:
     wrong = []
     speech, crm = bootstrap.services().speech, bootstrap.services().crm
     for name, arrange, green, status, reason in CASES:
         bootstrap.services().speech, bootstrap.services().crm = speech, crm
         fiche_id = str(next(FICHES))
-        arrange(bench, fiche_id)
-        requested_run = requested(bench, fiche_id)
+        arrange(harness, fiche_id)
+        requested_run = requested(harness, fiche_id)
         result = execute(requested_run)
-        stored = _stored_results(bench, requested_run)
+        stored = _stored_results(harness, requested_run)
         right = (
             result.success is green
             and stored["status"] == status
@@ -171,10 +171,10 @@ def test_the_job_fails_only_for_unfinished_work_and_records_a_reason(
 
 
 def _stored_results(
-    bench: TranscriptionHarness, requested_run: RequestedTranscription
+    harness: TranscriptionHarness, requested_run: RequestedTranscription
 ) -> dict[str, Any]:
-    run = bench.summary(str(requested_run.run_id))
-    with bench.database.reading() as session:
+    run = harness.summary(str(requested_run.run_id))
+    with harness.database.reading() as session:
         lines = session.scalars(
             select(WorkflowLogRow).where(WorkflowLogRow.trace_id == requested_run.run_id)
         ).all()
@@ -184,36 +184,38 @@ def _stored_results(
         "error": run.error or "",
         "events": sum(
             event["run_id"] == requested_run.run_id
-            for event in bench.events("transcription.failed")
+            for event in harness.events("transcription.failed")
         ),
         "logged": any(run.error and run.error in line.message for line in lines),
         "request": (request.state, request.reason),
     }
 
 
-def test_a_crm_that_recovers_between_retries_leaves_no_failure(bench: TranscriptionHarness) -> None:
-    bench.sell("7", call("a"))
-    bench.crm.fail_once("7", CRM_DOWN, CRM_DOWN)
-    requested_run = requested(bench, "7")
+def test_a_crm_that_recovers_between_retries_leaves_no_failure(
+    harness: TranscriptionHarness,
+) -> None:
+    harness.sell("7", call("a"))
+    harness.crm.fail_once("7", CRM_DOWN, CRM_DOWN)
+    requested_run = requested(harness, "7")
     assert execute(requested_run).success
-    assert "transcription.failed" not in bench.names()
-    assert bench.summary(str(requested_run.run_id)).transcribed == 1
+    assert "transcription.failed" not in harness.names()
+    assert harness.summary(str(requested_run.run_id)).transcribed == 1
 
 
 def test_a_request_that_could_not_start_is_refused_with_the_reason(
-    bench: TranscriptionHarness,
+    harness: TranscriptionHarness,
 ) -> None:
-    bench.crm.fail_always("7", CRM_DOWN)
-    requested_run = requested(bench, "7")
+    harness.crm.fail_always("7", CRM_DOWN)
+    requested_run = requested(harness, "7")
     execute(requested_run)
-    assert _stored_results(bench, requested_run)["request"] == ("refused", str(CRM_DOWN))
+    assert _stored_results(harness, requested_run)["request"] == ("refused", str(CRM_DOWN))
 
 
 def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(
-    bench: TranscriptionHarness,
+    harness: TranscriptionHarness,
 ) -> None:
     """The process of the run died before its first step."""
-    requested_run = requested(bench, "7")
+    requested_run = requested(harness, "7")
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.create_run_for_job(
             transcribe_fiche,
@@ -239,19 +241,19 @@ def test_a_run_that_dagster_could_not_start_is_recorded_by_the_sensor(
             resources={"services": ServicesResource()},
         ) as context:
             run_failures(context.for_run_failure())
-    stored = _stored_results(bench, requested_run)
+    stored = _stored_results(harness, requested_run)
     assert (stored["status"], stored["events"]) == ("failed", 1)
     assert "The worker of the run ended" in stored["error"]
 
 
 def test_the_outcome_of_a_run_with_a_failed_recording_has_its_counts(
-    bench: TranscriptionHarness,
+    harness: TranscriptionHarness,
 ) -> None:
-    one_fails(bench, "7")
-    requested_run = requested(bench, "7")
-    since = bench.clock.now()
+    one_fails(harness, "7")
+    requested_run = requested(harness, "7")
+    since = harness.clock.now()
     assert not execute(requested_run).success
-    with bench.database.reading() as session:
+    with harness.database.reading() as session:
         found = request_outcomes(session, [requested_run], since)["7"]
     assert not isinstance(found, str)
     assert (found.processed, found.failed) == (2, 1)

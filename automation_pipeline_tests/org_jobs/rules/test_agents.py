@@ -33,10 +33,10 @@ ATTEMPT = {"attemptNo": 1, "leaseToken": 7}
 
 
 def deep(levels: int) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    created: dict[str, Any] = {}
     for _ in range(levels):
-        made = {"a": made}
-    return made
+        created = {"a": created}
+    return created
 
 
 def sized(size: int) -> dict[str, str]:

@@ -53,8 +53,8 @@ def test_invalid_organisation_ids(org_id: str) -> None:
 
 
 def test_a_name_may_have_two_hundred_characters() -> None:
-    made = parse(OrganisationInput, LEAST | {"name": f" {'x' * 200} "}, "Invalid organisation")
-    assert made.name == "x" * 200
+    created = parse(OrganisationInput, LEAST | {"name": f" {'x' * 200} "}, "Invalid organisation")
+    assert created.name == "x" * 200
 
 
 @every_case(

@@ -476,12 +476,12 @@ def test_runs_that_block_another_run_of_the_rule(
             active_run_of(session, rule.id),
         )
         both = open_runs_of(session, [rule.id, other.id])
-        comes_first = blocking_reason(session, rule.id) is not None
+        blocks_other = blocking_reason(session, rule.id) is not None
         assert blocking_reason(session, other.id) is None
     assert (found and (found.id, found.status)) == ((run_id, status) if is_open else None)
     assert both == ({rule.id: found} if is_open else {})
     assert active == (run_id if is_active else None)
-    assert comes_first is (is_active or requested == "retry")
+    assert blocks_other is (is_active or requested == "retry")
 
 
 def test_the_cooldown_counts_from_the_last_applied_run(

@@ -52,8 +52,8 @@ def applying(database: Database, clock: Clock, targets: Sequence[str]) -> int:
 
 def change(database: Database, run_id: int, variant_id: str, **values: object) -> None:
     with database.transaction() as session:
-        its = Row.rule_run_id == run_id, Row.variant_id == variant_id
-        session.execute(update(Row).where(*its).values(**values))
+        conditions = Row.rule_run_id == run_id, Row.variant_id == variant_id
+        session.execute(update(Row).where(*conditions).values(**values))
 
 
 def claimed(database: Database, clock: Clock, run_id: int) -> list[str | None]:

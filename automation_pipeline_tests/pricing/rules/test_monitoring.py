@@ -320,11 +320,11 @@ def a_day(
     *runs: tuple[int, int], dead: int = 0, mismatched: int = 0, broken: tuple[str, ...] = ()
 ) -> DayRuns:
     """A day with one run per pair of applied and failed counts."""
-    made = [
+    created = [
         RuleRun.model_construct(targets=TargetCounts(applied=applied, failed=failed))
         for applied, failed in runs
     ]
-    return DayRuns(made, dead, range(1, mismatched + 1), broken)
+    return DayRuns(created, dead, range(1, mismatched + 1), broken)
 
 
 @every_case(

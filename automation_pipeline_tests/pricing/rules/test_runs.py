@@ -861,10 +861,10 @@ AT = datetime(2026, 5, 4, 2, 0, 0, 500, tzinfo=UTC)
 
 
 def test_each_attempt_of_each_cycle_has_a_unique_key() -> None:
-    made = {
+    created = {
         keys.apply_key("r", "t", cycle, attempts) for cycle in range(3) for attempts in range(4)
     }
-    assert len(made) == 12
+    assert len(created) == 12
     assert keys.apply_key("r1", "t1", 1, 2) == "r1:t1:apply:1.2"
 
 

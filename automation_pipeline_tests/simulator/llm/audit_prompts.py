@@ -24,8 +24,8 @@ def transcript(fiche: Fiche) -> str:
     blocks = ["=== TRANSCRIPTION DES APPELS ==="]
     for number, (call_id, texts) in enumerate(_calls(fiche), start=1):
         segments = [
-            f"[Segment {place}] {start:.1f} s - {end:.1f} s | Locuteurs : speaker_0, speaker_1\n{text}"
-            for place, (start, end, text) in enumerate(texts, start=1)
+            f"[Segment {segment}] {start:.1f} s - {end:.1f} s | Locuteurs : speaker_0, speaker_1\n{text}"
+            for segment, (start, end, text) in enumerate(texts, start=1)
         ]
         head = (
             f"--- Enregistrement {number} ---\n"

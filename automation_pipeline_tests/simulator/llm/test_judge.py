@@ -137,8 +137,8 @@ def test_invented_quotations_depend_on_the_seed() -> None:
     def invented(seed: str) -> list[bool]:
         parsed = [read(prompt(fiche, WITHDRAWAL)) for fiche in fiches()]
         judgements = [
-            judge_points(one, one.chunks, inventions=0.3, seed=f"{seed}/{place}")
-            for place, one in enumerate(parsed)
+            judge_points(one, one.chunks, inventions=0.3, seed=f"{seed}/{number}")
+            for number, one in enumerate(parsed)
         ]
         return [
             proof.text not in proof.chunk.text

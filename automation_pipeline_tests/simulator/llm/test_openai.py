@@ -164,7 +164,7 @@ def _tool(name: str) -> Any:
 def _result(function: Any) -> dict[str, object]:
     texts = chunks(FICHE)
     url = f"https://example.test/recordings/{FICHE.recordings[0].call_id}/x.mp3"
-    places = [
+    locations = [
         {
             "recording_index": recording,
             "chunk_index": chunk,
@@ -176,11 +176,11 @@ def _result(function: Any) -> dict[str, object]:
     arguments = json.loads(function.arguments)
     if function.name == "searchTranscript":
         assert arguments["query"] in {"rétractation lune", "Droit de rétractation"}
-        return {"matches": places, "total_matches": len(places)}
+        return {"matches": locations, "total_matches": len(locations)}
     wanted = {(one["recording_index"], one["chunk_index"]) for one in arguments["chunks"]}
     read = [
-        {**place, "full_text": text}
-        for place, (key, text) in zip(places, texts.items(), strict=True)
+        {**location, "full_text": text}
+        for location, (key, text) in zip(locations, texts.items(), strict=True)
         if key in wanted
     ]
     return {"chunks": read, "truncated": False}

@@ -134,9 +134,9 @@ def test_answers_can_be_broken(served: str, body: str) -> None:
             *({"route": name, "body": body} for name in NAMES if name != "registries.inpi.login"),
         )
         bad = call_all(http)
-    places = (0, 2, 3)
-    assert [bad[place].status_code for place in places] == [200] * 3
-    assert all(bad[place].content != good[place].content for place in places)
+    indexes = (0, 2, 3)
+    assert [bad[index].status_code for index in indexes] == [200] * 3
+    assert all(bad[index].content != good[index].content for index in indexes)
 
 
 @pytest.mark.parametrize("name", NAMES)

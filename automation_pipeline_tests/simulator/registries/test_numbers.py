@@ -45,9 +45,9 @@ def test_a_siret_has_a_check_digit_or_belongs_to_la_poste(text: str, is_one: boo
 
 
 @given(sirens, st.integers(0, 9999))
-def test_a_completed_number_is_valid(siren: str, place: int) -> None:
+def test_a_completed_number_is_valid(siren: str, establishment: int) -> None:
     assert is_siren(siren)
-    assert is_siret(siren + nic(siren, place))
+    assert is_siret(siren + nic(siren, establishment))
 
 
 @every_case("number", ["FR27552032534", "FR39356000000", "FR44732829320"])

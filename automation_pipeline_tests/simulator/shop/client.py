@@ -29,16 +29,16 @@ query Page($first: Int!, $after: String) {
 PRICES = "query Prices($ids: [ID!]!) { nodes(ids: $ids) { ... on ProductVariant { id price compareAtPrice } } }"
 
 
-def product(place: int = 1) -> str:
-    return f"gid://shopify/Product/{7_000_000 + place}"
+def product(product_number: int = 1) -> str:
+    return f"gid://shopify/Product/{7_000_000 + product_number}"
 
 
-def number(place: int = 1, variant: int = 1) -> str:
-    return f"{7_000_000 + place}{variant:04d}"
+def number(product_number: int = 1, variant: int = 1) -> str:
+    return f"{7_000_000 + product_number}{variant:04d}"
 
 
-def variant(place: int = 1, variant: int = 1) -> str:
-    return f"gid://shopify/ProductVariant/{number(place, variant)}"
+def variant(product_number: int = 1, variant: int = 1) -> str:
+    return f"gid://shopify/ProductVariant/{number(product_number, variant)}"
 
 
 class ShopClient(httpx.Client):
@@ -60,8 +60,10 @@ class ShopClient(httpx.Client):
         assert answer.status_code == 200
         return answer.json()["errors"][0].get("extensions", {}).get("code", "none")
 
-    def write(self, *variants: dict[str, Any], place: int = 1, partial: bool = True) -> Any:
-        given = {"product": product(place), "variants": list(variants), "partial": partial}
+    def write(
+        self, *variants: dict[str, Any], product_number: int = 1, partial: bool = True
+    ) -> Any:
+        given = {"product": product(product_number), "variants": list(variants), "partial": partial}
         return self.data(WRITE, **given)["productVariantsBulkUpdate"]
 
     def prices(self, *ids: str) -> list[str | None]:

@@ -45,7 +45,7 @@ def test_pages_cover_the_whole_catalogue(shop: ShopClient) -> None:
         page = shop.data(PAGE, first=50, after=after)["productVariants"]
         skus += [node["sku"] for node in page["nodes"]]
         after, more = page["pageInfo"]["endCursor"], page["pageInfo"]["hasNextPage"]
-    assert skus == [f"SKU-{place}" for place in range(1, 121)]
+    assert skus == [f"SKU-{product_number}" for product_number in range(1, 121)]
 
 
 def test_products_have_pages_of_variants(shop: ShopClient) -> None:
@@ -150,9 +150,11 @@ def test_a_dropped_call_may_change_prices_or_not(shop: ShopClient) -> None:
         {"route": "shop.graphql", "item": "7000001", "drop": True},
         {"route": "shop.graphql", "item": "7000002", "drop": True, "after": True},
     )
-    for place in (1, 2):
+    for product_number in (1, 2):
         with pytest.raises(httpx.RemoteProtocolError):
-            shop.write({"id": variant(place), "price": "5.00"}, place=place)
+            shop.write(
+                {"id": variant(product_number), "price": "5.00"}, product_number=product_number
+            )
     assert shop.totals()["writes"] == {number(2): 1}
     assert shop.prices(variant(2)) == ["5.00"]
 

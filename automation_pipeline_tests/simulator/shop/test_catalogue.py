@@ -25,7 +25,9 @@ def test_more_products_do_not_change_the_first_ones() -> None:
 
 def test_the_catalogue_has_varied_products_and_prices() -> None:
     variants = list(variants_of_seed(7, Sizes(400, 3)))
-    assert [one.sku for one in variants] == [f"SKU-{place}" for place in range(1, 1201)]
+    assert [one.sku for one in variants] == [
+        f"SKU-{product_number}" for product_number in range(1, 1201)
+    ]
     assert {one.product.status for one in variants} == {"ACTIVE", "DRAFT", "ARCHIVED"}
     usual = [one.price for one in variants if Decimal("1.99") <= one.price <= Decimal("299.99")]
     assert len(usual) > 1150
@@ -35,11 +37,11 @@ def test_the_catalogue_has_varied_products_and_prices() -> None:
     assert 950 < sum(one.unit_cost is not None for one in variants) < 1100
 
 
-@every_case(("currency", "places"), [("EUR", 2), ("JPY", 0), ("KWD", 3)])
-def test_amounts_have_the_decimal_places_of_their_currency(currency: str, places: int) -> None:
+@every_case(("currency", "decimals"), [("EUR", 2), ("JPY", 0), ("KWD", 3)])
+def test_amounts_have_the_decimal_places_of_their_currency(currency: str, decimals: int) -> None:
     for one in variants_of_seed(7, Sizes(40, 3, currency)):
         for amount in (one.price, one.compare_at, one.unit_cost):
-            assert amount is None or amount.as_tuple().exponent == -places
+            assert amount is None or amount.as_tuple().exponent == -decimals
 
 
 @every_case(

@@ -55,7 +55,7 @@ def test_without_partial_updates_an_invalid_variant_rejects_all(
 
 
 def test_an_update_of_an_unknown_product_is_refused(shop: ShopClient) -> None:
-    result = shop.write(VALID_VARIANT, place=41)
+    result = shop.write(VALID_VARIANT, product_number=41)
     assert (result["product"], result["productVariants"]) == (None, None)
     assert result["userErrors"] == [
         {
@@ -93,7 +93,7 @@ def test_an_invalid_amount_rejects_the_whole_call(shop: ShopClient, price: objec
 
 def test_a_call_has_at_most_250_variants(shop: ShopClient) -> None:
     configure_shop(shop.url, products=1, variants_per_product=251)
-    given = [{"id": variant(1, place), "price": "5.00"} for place in range(1, 252)]
+    given = [{"id": variant(1, n), "price": "5.00"} for n in range(1, 252)]
     assert shop.code(WRITE, product=product(), variants=given) == "MAX_INPUT_SIZE_EXCEEDED"
     assert len(shop.write(*given[:250])["productVariants"]) == 250
     literal = f"{{ nodes(ids: {str([variant()] * 251).replace(chr(39), chr(34))}) {{ id }} }}"
