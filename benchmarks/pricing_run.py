@@ -82,7 +82,7 @@ def measure(options: argparse.Namespace, address: str) -> None:
     best = max((points - MAXIMUM) / options.rate, 0.0)
     put(address, {"maximum": MAXIMUM, "restore_rate": options.rate})
     httpx.post(f"{address}/_sim/faults", json=FAULTS).raise_for_status()
-    began = time.monotonic()
+    clock_start = time.monotonic()
     worker = started(run_id)
     if options.kill:
         with suppress(subprocess.TimeoutExpired):
@@ -92,7 +92,7 @@ def measure(options: argparse.Namespace, address: str) -> None:
         worker = started(run_id)
     if worker.wait() != 0:
         raise SystemExit("The worker failed.")
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - clock_start
     report(options, address, run_id, best, seconds)
 
 
@@ -117,12 +117,12 @@ def queued_run(address: str) -> tuple[int, float]:
         "transform": {"op": "percent", "value": -10},
     }
     rule = create_rule(given, project_id="default", actor="benchmark", **ground)
-    began = time.monotonic()
+    clock_start = time.monotonic()
     run = system.run(
         preview_rule(rule.id, system.pricing_context, actor="benchmark", trigger=RuleTrigger.CLI)
     )
     print(
-        f"previewed {run.total_targets} of {run.matched} variants in {time.monotonic() - began:.1f} s"
+        f"previewed {run.total_targets} of {run.matched} variants in {time.monotonic() - clock_start:.1f} s"
     )
     queue_run(run.id, actor="benchmark", **ground)
     with system.database.reading() as session:

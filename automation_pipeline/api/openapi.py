@@ -67,15 +67,15 @@ def document(app: FastAPI) -> Node:
     return app.openapi_schema
 
 
-def _with_unique_names(document: Node) -> Node:
+def _with_unique_names(schema: Node) -> Node:
     """Rename schemas that have the same name in several packages: `PricingRunState`,
     `OrgJobsRunState`."""
     names: dict[str, str] = {}
-    for name in document["components"]["schemas"]:
+    for name in schema["components"]["schemas"]:
         if name.startswith(_PACKAGE):  # FastAPI adds the whole module to ambiguous names
             package, *_, own = name.removeprefix(_PACKAGE).split("__")
             names[name] = "".join(word.capitalize() for word in package.split("_")) + own
-    text = json.dumps(document)
+    text = json.dumps(schema)
     for name, unique in names.items():
         text = text.replace(f'"{name}"', f'"{unique}"').replace(f'/{name}"', f'/{unique}"')
     document: Node = json.loads(text)

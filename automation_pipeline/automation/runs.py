@@ -555,12 +555,12 @@ def _selection_of_failed(fiche_ids: list[str], wanted: FicheSelection) -> FicheS
 
 @dataclass(frozen=True)
 class LostLaunch:
-    """A launch whose process is gone and whose run has not ended. `began`: the process had started
-    to work."""
+    """A launch whose process is gone and whose run has not ended. `has_started`: the process had
+    started to work."""
 
     run: WatchedRun
     reason: str
-    began: bool = True
+    has_started: bool = True
 
 
 def request_next_attempt(lost: LostLaunch, *, database: Database, clock: Clock) -> str | None:
@@ -573,7 +573,7 @@ def request_next_attempt(lost: LostLaunch, *, database: Database, clock: Clock) 
             return None
         if not _request_launch(session, row, lost.run.launch, now):
             return None
-        if lost.began:
+        if lost.has_started:
             progress = ledger_progress(session, row.id)
             has_progress = progress > row.progress_mark
             row.fruitless_attempts = 0 if has_progress else row.fruitless_attempts + 1

@@ -233,9 +233,9 @@ class _Watch:
     def _apply(self, decision: Decision, run: WatchedRun, ending: Ending) -> str | None:
         match decision:
             case Decision.REQUEST:
-                started_at = ending.engine is not Engine.NEVER_STARTED
+                has_started = ending.engine is not Engine.NEVER_STARTED
                 return request_next_attempt(
-                    LostLaunch(run, ending.reason, started_at=started_at),
+                    LostLaunch(run, ending.reason, has_started=has_started),
                     database=self.services.database,
                     clock=self.services.clock,
                 )

@@ -865,7 +865,7 @@ def test_a_launch_that_never_began_does_not_count_as_an_attempt_without_progress
     for launch in range(1, 6):
         run = watched(database)
         assert run.launch == launch
-        lost = LostLaunch(run, "The code server restarted", began=False)
+        lost = LostLaunch(run, "The code server restarted", has_started=False)
         assert request_next_attempt(lost, database=database, clock=clock)
     with database.reading() as session:
         row = session.get_one(RunRow, 1)

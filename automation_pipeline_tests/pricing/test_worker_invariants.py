@@ -190,7 +190,7 @@ class RunLifecycle(RuleBasedStateMachine):
         self.harness.end_shop_pause()
         self.harness.make_due(run_id)
         self.harness.expire_claim(run_id)
-        started_at = len(self.harness.shop.written)
+        written_before = len(self.harness.shop.written)
         # Another run of the rule may have been queued after the retry of this one was requested.
         with suppress(KilledError, ConflictError), pytest.MonkeyPatch.context() as patch:
             arrange_crash(self.harness, patch, crash_at)
@@ -198,7 +198,7 @@ class RunLifecycle(RuleBasedStateMachine):
         self.harness.shop._during_call = None
         row = self.harness.run_row(run_id)
         writer = run_id, row.retry_cycle, row.rollbacks
-        for write in self.harness.shop.written[started_at:]:
+        for write in self.harness.shop.written[written_before:]:
             assert self.last_writer[write.variant_id] != writer, (
                 f"{write.variant_id} was written twice by {writer}"
             )

@@ -113,7 +113,7 @@ class Results:
     """`result.db`. Each row is committed when its fiche ends; threads and processes may share it."""
 
     def __init__(self, folder: Path) -> None:
-        self._began = folder / "began"
+        self._start_file = folder / "began"
         self._alone = threading.Lock()
         self._rows = sqlite3.connect(
             folder / "result.db", isolation_level=None, check_same_thread=False, timeout=60
@@ -124,9 +124,9 @@ class Results:
 
     def begin(self) -> None:
         """The first item records the start time."""
-        if not self._began.exists():
+        if not self._start_file.exists():
             try:
-                with self._began.open("x") as file:
+                with self._start_file.open("x") as file:
                     file.write(str(time.time()))
             except FileExistsError:
                 return
@@ -140,12 +140,12 @@ class Results:
 
 
 def report(folder: Path, started: float) -> None:
-    ended, started_at = time.time(), float((folder / "began").read_text())
+    ended, first_item_at = time.time(), float((folder / "began").read_text())
     print(
         json.dumps(
             {
                 "seconds": round(ended - started, 3),
-                "started_seconds": round(started_at - started, 3),
+                "started_seconds": round(first_item_at - started, 3),
             }
         ),
         flush=True,

@@ -56,9 +56,9 @@ def test_only_the_first_item_records_the_start(
 ) -> None:
     first, second = subject.Results(tmp_path), subject.Results(tmp_path)
     first.begin()
-    started_at = (tmp_path / "started_at").read_text()
+    started_at = (tmp_path / "began").read_text()
     second.begin()
-    assert (tmp_path / "started_at").read_text() == started_at
+    assert (tmp_path / "began").read_text() == started_at
     subject.report(tmp_path, float(started_at) - 2)
     document = json.loads(capsys.readouterr().out)
     assert document["started_seconds"] == pytest.approx(2)

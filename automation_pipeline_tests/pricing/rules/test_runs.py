@@ -492,7 +492,7 @@ def test_only_a_call_or_a_new_final_failure_is_an_attempt() -> None:
 
 
 @every_case(
-    ("now", "zone", "began"),
+    ("now", "zone", "day_start"),
     [
         ("2026-05-04T10:00+00:00", "UTC", "2026-05-04T00:00+00:00"),
         ("2026-05-04T10:00+00:00", "Europe/Paris", "2026-05-03T22:00+00:00"),
@@ -504,10 +504,10 @@ def test_only_a_call_or_a_new_final_failure_is_an_attempt() -> None:
     ],
 )
 def test_a_day_starts_at_midnight_in_the_time_zone_of_the_shop(
-    now: str, zone: str, began: str
+    now: str, zone: str, day_start: str
 ) -> None:
     """In the last case, the clock change skips midnight."""
-    assert start_of_day(datetime.fromisoformat(now), zone) == datetime.fromisoformat(began)
+    assert start_of_day(datetime.fromisoformat(now), zone) == datetime.fromisoformat(day_start)
 
 
 class NoJitter(Random):
