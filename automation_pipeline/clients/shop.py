@@ -241,12 +241,14 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class ShopAnswer:
-    """One answer of the shop. `document` is None if the body is too large or no JSON object."""
+    """One answer of the shop. `document` is None if the body is no JSON object or was not read;
+    `problem` is the reason."""
 
     status: int
     document: dict[str, JsonValue] | None = None
     retry_after_seconds: float | None = None
     request_id: str | None = None
+    problem: str = "it is no GraphQL"
 
     @property
     def errors(self) -> JsonValue:
@@ -589,7 +591,7 @@ class ShopifyShop:
             signal = FailureSignal(status=answer.status)
             return classify_failure(signal, message, answer.retry_after_seconds)
         if answer.document is None:
-            return _format_failure("it is no GraphQL", writes=writes)
+            return _format_failure(answer.problem, writes=writes)
         if not errors:
             return None
         found = map(_code_of, errors if isinstance(errors, list) else [])
@@ -609,8 +611,8 @@ class ShopifyShop:
             async with asyncio.timeout(self._timeout_seconds):
                 request = self._http.build_request("POST", self._url, json=question)
                 answer = await self._http.call(request, MAX_BYTES)
-        except BodyRefusedError:  # the shop has received the request
-            return ShopAnswer(status=200)
+        except BodyRefusedError as error:  # the shop has received the request
+            return ShopAnswer(status=200, problem=str(error))
         except _NOT_SENT as error:
             how = f"({type(error).__name__}; check SHOP_API_BASE_URL)"
             return classify_failure(

@@ -160,7 +160,8 @@ def _host(parts: SplitResult, message: str) -> str:
         .removesuffix(".")
     )
     labels = host.split(".")
-    if not all(labels) or re.search(r"[%/?#@<>\"'|^`{}\s]", host):
+    # Invisible characters, which some resolvers ignore, are not printable.
+    if not all(labels) or not host.isprintable() or re.search(r"[%/?#@<>\"'|^`{}\s]", host):
         raise InvalidInputError(message)
     return host
 

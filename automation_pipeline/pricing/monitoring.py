@@ -31,6 +31,7 @@ from automation_pipeline.pricing.rules.monitoring import (
     DeadLetterReport,
     DeadLetterTally,
     MismatchSeverity,
+    OpenedCircuit,
     PriceChange,
     PriceChangeFilter,
     PricingAlert,
@@ -158,16 +159,16 @@ def health_of_projects(session: Session, now: datetime) -> dict[str, ProjectHeal
         .group_by(Target.project_id)
     )
     letter_counts = dict(iter(session.execute(letters).tuples()))
-    rate_limits, open_circuits = _shop_health(session, now)
+    rate_limits, circuits_opened = _shop_health(session, now)
     return {
         project: ProjectHealth(
             applied=tried.get(project, (0, 0))[0],
             failed=tried.get(project, (0, 0))[1],
             dead_letters=letter_counts.get(project, 0),
             rate_limits=rate_limits[project],
-            open_circuit=open_circuits.get(project),
+            circuit=circuits_opened.get(project),
         )
-        for project in sorted({*tried, *letter_counts, *+rate_limits, *open_circuits})
+        for project in sorted({*tried, *letter_counts, *+rate_limits, *circuits_opened})
     }
 
 
@@ -225,22 +226,27 @@ def _tried_targets(session: Session, now: datetime) -> dict[str, tuple[int, int]
     }
 
 
-def _shop_health(session: Session, now: datetime) -> tuple[Counter[str], dict[str, str]]:
-    """Return, by project, the recent refusals of its shops, and a shop whose circuit is open. A shop
-    belongs to a project while a run of the project has work there, or has just ended there."""
+def _shop_health(session: Session, now: datetime) -> tuple[Counter[str], dict[str, OpenedCircuit]]:
+    """Return, by project, the recent refusals of its shops, and a shop whose circuit is open or was
+    open recently. A shop belongs to a project while a run of the project has work there, or has just
+    ended there."""
     has_work = or_(Run.status.in_(ACTIVE_RUN_STATES), Run.wish.is_not(None))
     has_just_ended = Run.finished_at > now - RATE_LIMIT_WINDOW
     query = select(Run.project_id, Run.shop).where(or_(has_work, has_just_ended)).distinct()
     pairs = session.execute(query).tuples().all()
     shops = {shop.shop: shop for shop in session.scalars(select(ShopRow))}
-    since = (database_time(session) - RATE_LIMIT_WINDOW).timestamp()
-    refused, circuits_open = Counter[str](), dict[str, str]()
+    since = database_time(session) - RATE_LIMIT_WINDOW
+    refused, opened = Counter[str](), dict[str, OpenedCircuit]()
     for project, name in pairs:
-        if name in shops:
-            refused[project] += sum(at > since for at in shops[name].refusals)
-            if shops[name].circuit != CircuitState.CLOSED:
-                circuits_open[project] = name
-    return refused, circuits_open
+        if name not in shops:
+            continue
+        shop = shops[name]
+        refused[project] += sum(at > since.timestamp() for at in shop.refusals)
+        if shop.circuit != CircuitState.CLOSED:
+            opened[project] = OpenedCircuit(name)
+        elif shop.opened_at is not None and shop.opened_at > since:
+            opened.setdefault(project, OpenedCircuit(name, shop.opened_at))
+    return refused, opened
 
 
 def blocked_variants(session: Session) -> Mapping[str, int]:

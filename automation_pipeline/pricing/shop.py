@@ -209,7 +209,7 @@ def _record_call(
     after = after_answer(before, kind, answer, now, retry_after)
     _save_circuit(row, after)
     if has_opened(before, after):
-        until = after.until or now
+        row.opened_at, until = now, after.until or now
         payload: dict[str, object] = {
             "shop": shop,
             "until": iso(until),

@@ -308,6 +308,8 @@ class ShopRow(Table):
     # By kind of call (read, write): consecutive refusals and failures.
     streaks: Mapped[Mapping[str, Mapping[str, int]]] = mapped_column(Json, default=dict)
     opened_by: Mapped[str | None]
+    # When the circuit last opened, also after it has closed again.
+    opened_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     available: Mapped[float] = mapped_column(Float(53))
     maximum: Mapped[float] = mapped_column(Float(53))

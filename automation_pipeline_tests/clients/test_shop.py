@@ -176,6 +176,24 @@ def test_a_body_that_is_not_graphql_is_a_failure(
     assert failure.message == "The shop's answer is not understood: it is no GraphQL."
 
 
+@every_case(("ask", "expected"), [(page, ("server", True, True)), (write, OUTCOME_UNKNOWN)])
+@every_case(
+    ("headers", "problem"),
+    [
+        ({"Content-Encoding": "gzip, gzip"}, "it is compressed (gzip, gzip)"),
+        ({"Content-Length": "8000001"}, "it is larger than 8 MB"),
+    ],
+)
+def test_an_unread_response_is_a_failure_with_its_reason(
+    ask: Any, expected: tuple[str, bool, bool], headers: dict[str, str], problem: str
+) -> None:
+    failure = ask(lambda _: httpx.Response(200, headers=headers, stream=Endless())).failure
+    assert (verdict(failure), failure.message) == (
+        expected,
+        f"The shop's answer is not understood: {problem}.",
+    )
+
+
 def test_every_call_is_counted() -> None:
     meter = Meter()
     page(json_answer(catalogue()), meter=meter)

@@ -65,6 +65,10 @@ def test_public_urls_are_allowed(url: str) -> None:
         ("http://[::1", FORMAT),
         ("http://[fe80::1%25eth0]/", FORMAT),
         ("http://%31%32%37.0.0.1/", FORMAT),
+        # Some resolvers ignore these invisible characters.
+        ("http://127.0.0.1\u200b/", FORMAT),
+        ("http://127.0.0.1\u00ad/", FORMAT),
+        ("http://exam\u2060ple.com/", FORMAT),
         ("http://1.2.3.4.5/", FORMAT),
         ("http://1.2.3.4.0/", FORMAT),
         ("http://1.256.1.1/", FORMAT),

@@ -29,6 +29,7 @@ from automation_pipeline.pricing.models.shop import (
     ShopUnavailableError,
     classify_failure,
 )
+from automation_pipeline.pricing.monitoring import PRICING_ALERTS
 from automation_pipeline.pricing.rules.runs import (
     AppliedResult,
     ApplyTerms,
@@ -47,6 +48,7 @@ from automation_pipeline.pricing.shop import (
 )
 from automation_pipeline.pricing.tables import ShopRow
 from automation_pipeline.pricing.worker import ApplyHalt, apply_chunk
+from automation_pipeline.storage.alerts import raise_alerts
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import mark_taken
 from automation_pipeline.storage.statements import database_now
@@ -66,6 +68,7 @@ from automation_pipeline_tests.pricing.processes import (
     read_prices_repeatedly,
     write_many,
 )
+from automation_pipeline_tests.pricing.rows import EVERY_ALERT, a_rule, a_run
 from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.simulator_control import configure_shop, shop_totals
 from automation_pipeline_tests.waiting import advance_time, run_with_fake_time, wait_until_async
@@ -277,6 +280,27 @@ def test_after_the_pause_one_probe_closes_the_circuit(harness: PricingHarness) -
     assert [0 < seconds < 61 for seconds in seen] == [True]
     assert state(harness) == "closed"
     assert call(harness) == SUCCESS
+
+
+def test_a_circuit_that_closed_before_the_alerts_are_evaluated_raises_one_alert(
+    harness: PricingHarness,
+) -> None:
+    rule = a_rule(harness.database, harness.clock)
+    a_run(harness.database, rule, "APPLYING", harness.clock.now(), ["QUEUED"], shop=NAME)
+    calls(harness, BUSY, 5)
+    harness.end_shop_pause()
+    assert (call(harness), state(harness)) == (SUCCESS, "closed")
+
+    def raised() -> list[tuple[str, str, str]]:
+        found = raise_alerts(
+            PRICING_ALERTS, EVERY_ALERT, database=harness.database, clock=harness.clock
+        )
+        return [(one.subject, one.name, one.severity) for one in found]
+
+    assert (raised(), raised()) == ([("default", "circuit_open", "critical")], [])
+    harness.clock.advance(timedelta(minutes=16))  # the cooldown of critical alerts
+    set_shop(harness, opened_at=datetime.now(UTC) - timedelta(minutes=5))
+    assert raised() == []
 
 
 def test_one_of_several_processes_sends_the_probe(

@@ -616,6 +616,7 @@ def upgrade() -> None:
         sa.Column("circuit", sa.String(), nullable=False),
         sa.Column("streaks", Json, nullable=False),
         sa.Column("opened_by", sa.String(), nullable=True),
+        sa.Column("opened_at", UtcDateTime(), nullable=True),
         sa.Column("until", UtcDateTime(), nullable=True),
         sa.Column("available", sa.Float(precision=53), nullable=False),
         sa.Column("maximum", sa.Float(precision=53), nullable=False),

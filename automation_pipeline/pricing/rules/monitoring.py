@@ -172,16 +172,26 @@ class PricingAlertName(StrEnum):
     CIRCUIT_OPEN = "circuit_open"
 
 
+@dataclass(frozen=True)
+class OpenedCircuit:
+    """`opened_at` is set if the circuit has closed again. A circuit can open and close
+    between two evaluations of the alerts."""
+
+    shop: str
+    opened_at: datetime | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProjectHealth:
     """The figures of one project: targets applied and failed in the last hour, unacknowledged dead
-    letters, rate-limit refusals of the last five minutes, and a shop whose circuit is open."""
+    letters, rate-limit refusals of the last five minutes, and a shop whose circuit is open or opened
+    in the last five minutes."""
 
     applied: int = 0
     failed: int = 0
     dead_letters: int = 0
     rate_limits: int = 0
-    open_circuit: str | None = None
+    circuit: OpenedCircuit | None = None
 
 
 class PricingAlert(JsonModel):
@@ -354,10 +364,14 @@ def evaluate_alerts(project_id: str, health: ProjectHealth) -> list[AlertConditi
     """Return at most one alert per name, with the highest severity that applies."""
     found: list[AlertCondition] = []
 
-    def add(name: PricingAlertName, message: str, *, critical: bool) -> None:
+    def add(
+        name: PricingAlertName, message: str, *, critical: bool, at: datetime | None = None
+    ) -> None:
         severity = AlertSeverity.CRITICAL if critical else AlertSeverity.WARNING
         found.append(
-            AlertCondition(name=name, severity=severity, subject=project_id, message=message)
+            AlertCondition(
+                name=name, severity=severity, subject=project_id, message=message, happened_at=at
+            )
         )
 
     tried = health.applied + health.failed
@@ -374,12 +388,15 @@ def evaluate_alerts(project_id: str, health: ProjectHealth) -> list[AlertConditi
             f"The shop refused {health.rate_limits} calls in five minutes for coming too fast."
         )
         add(PricingAlertName.RATE_LIMITS, message, critical=False)
-    if health.open_circuit is not None:
+    circuit = health.circuit
+    if circuit is not None:
+        state = "is open: price changes wait"
+        if circuit.opened_at is not None:
+            state = f"opened at {circuit.opened_at:%H:%M:%S} UTC and has closed again: price changes waited"
         message = (
-            f"The circuit of {health.open_circuit} is open: price changes wait, because calls were refused or "
-            "failed in a row."
+            f"The circuit of {circuit.shop} {state}, because calls were refused or failed in a row."
         )
-        add(PricingAlertName.CIRCUIT_OPEN, message, critical=True)
+        add(PricingAlertName.CIRCUIT_OPEN, message, critical=True, at=circuit.opened_at)
     return found
 
 

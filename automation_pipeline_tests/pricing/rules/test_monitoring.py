@@ -16,6 +16,7 @@ from automation_pipeline.pricing.rules.monitoring import (
     DeadLetter,
     DeadLetterTally,
     LiveTarget,
+    OpenedCircuit,
     ProjectHealth,
     broken_invariants,
     dead_letter_report,
@@ -229,6 +230,9 @@ def test_a_price_in_another_currency_is_not_repaired() -> None:
     assert [one.target_id for one in repairable_mismatches(found)] == ["1"]
 
 
+OPENED_AT = datetime(2026, 5, 4, 9, 58, 30, tzinfo=UTC)
+
+
 def success(applied: int, failed: int) -> ProjectHealth:
     return ProjectHealth(applied=applied, failed=failed)
 
@@ -253,7 +257,8 @@ def success(applied: int, failed: int) -> ProjectHealth:
             ProjectHealth(applied=0, failed=500, dead_letters=500, rate_limits=9),
             ["success_rate critical", "dlq_size critical", "rate_limits warning"],
         ),
-        (ProjectHealth(open_circuit="shop.test"), ["circuit_open critical"]),
+        (ProjectHealth(circuit=OpenedCircuit("shop.test")), ["circuit_open critical"]),
+        (ProjectHealth(circuit=OpenedCircuit("shop.test", OPENED_AT)), ["circuit_open critical"]),
     ],
 )
 def test_alert_conditions_per_health_figure(health: ProjectHealth, fired: list[str]) -> None:
@@ -264,7 +269,11 @@ def test_alert_conditions_per_health_figure(health: ProjectHealth, fired: list[s
 
 def test_the_message_of_an_alert_contains_its_figures() -> None:
     health = ProjectHealth(
-        applied=89, failed=11, dead_letters=51, rate_limits=4, open_circuit="shop.test"
+        applied=89,
+        failed=11,
+        dead_letters=51,
+        rate_limits=4,
+        circuit=OpenedCircuit("shop.test"),
     )
     assert [alert.message for alert in evaluate_alerts("shoes", health)] == [
         "Only 89.0% of 100 price changes succeeded.",
@@ -272,6 +281,15 @@ def test_the_message_of_an_alert_contains_its_figures() -> None:
         "The shop refused 4 calls in five minutes for coming too fast.",
         "The circuit of shop.test is open: price changes wait, because calls were refused or failed in a row.",
     ]
+    closed = ProjectHealth(circuit=OpenedCircuit("shop.test", OPENED_AT))
+    [alert] = evaluate_alerts("shoes", closed)
+    assert (alert.happened_at, alert.message) == (
+        OPENED_AT,
+        (
+            "The circuit of shop.test opened at 09:58:30 UTC and has closed again: price changes waited, because calls "
+            "were refused or failed in a row."
+        ),
+    )
 
 
 def faults(status: str, states: str) -> list[str]:
