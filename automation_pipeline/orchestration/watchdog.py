@@ -264,12 +264,19 @@ class _Watch:
         Dagster."""
         now = self.services.clock.now()
         with self.services.database.reading() as session:
-            run_ids = runs_cancelled(session, now - CANCEL_HORIZON, now - CANCEL_GRACE)
-        if not run_ids:
+            opened = runs_cancelled(session, now - CANCEL_HORIZON, now - CANCEL_GRACE)
+        if not opened:
             return []
-        tags = {RUN_ID_TAG: [str(run_id) for run_id in run_ids]}
+        tags = {RUN_ID_TAG: [str(run_id) for run_id in opened]}
         records = self.instance.get_run_records(RunsFilter(statuses=TERMINABLE, tags=tags))
-        return _each(records, self._terminate)
+        # A re-execution copies these tags from its parent, but works on a new automation run.
+        works = [
+            record
+            for record in records
+            if record.dagster_run.parent_run_id is None
+            or record.dagster_run.run_id in opened.values()
+        ]
+        return _each(works, self._terminate)
 
     def _terminate(self, record: RunRecord) -> str | None:
         """Remove a queued run from the queue or interrupt a started one; if it cannot be reached,

@@ -269,6 +269,27 @@ def test_a_cancelled_pending_run_ends_its_dagster_run(
     assert ended.status is S.CANCELED
 
 
+@pytest.mark.parametrize(("opened_by", "status"), [("d-1", S.STARTED), ("d-2", S.CANCELED)])
+def test_a_re_execution_of_a_cancelled_run_is_terminated_only_if_it_works_on_that_run(
+    opened_by: str, status: DagsterRunStatus, services: Services, instance: dg.DagsterInstance,
+    clock: FakeClock,
+) -> None:  # fmt: skip
+    schedule = make_schedule(services.database, clock)
+    ticket = open_run(make_launch(schedule.id, opened_by), database=services.database, clock=clock)
+    cancel_run(ticket.run_id, database=services.database, clock=clock)
+    # Dagster copies the tags of the parent to a re-execution.
+    repeat = DagsterRun(
+        "automation_run", run_id="d-2", status=S.STARTED, parent_run_id="d-1", root_run_id="d-1",
+        tags={"automation/run_id": str(ticket.run_id)},
+    )  # fmt: skip
+    instance.add_run(repeat)
+    beat(services, "d-2", RUN_WORKER, seconds_ago=0)
+    for _ in range(6):
+        clock.advance_one_second()
+    check_all_runs(instance, services)
+    assert (instance.get_run_by_id("d-2") or repeat).status is status
+
+
 def test_a_lost_job_run_is_launched_again_three_times(
     services: Services, instance: dg.DagsterInstance
 ) -> None:

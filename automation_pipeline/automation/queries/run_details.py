@@ -154,10 +154,11 @@ def notifications_of_run(session: Session, run_id: int) -> list[RunNotification]
     ]
 
 
-def runs_cancelled(session: Session, since: datetime, until: datetime) -> list[int]:
-    """Runs that an operator cancelled in that period."""
+def runs_cancelled(session: Session, since: datetime, until: datetime) -> dict[int, str | None]:
+    """Runs that were cancelled in that period, with the Dagster run of their last attempt."""
     cancelled = (RunRow.status == RunStatus.CANCELLED, RunRow.completed_at.between(since, until))
-    return list(session.scalars(select(RunRow.id).where(*cancelled).order_by(RunRow.id)))
+    found = select(RunRow.id, RunRow.dagster_run_id).where(*cancelled).order_by(RunRow.id)
+    return dict(session.execute(found).tuples().all())
 
 
 class RunDetails(Run):

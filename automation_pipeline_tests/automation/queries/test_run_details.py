@@ -359,11 +359,12 @@ def test_cancelled_runs_are_found_by_period(
         "status": "cancelled",
         "error_message": "Cancelled by an operator",
         "completed_at": NOW - timedelta(0, 6),
+        "dagster_run_id": "d-1",
     }
     run_id = a_run(database, clock, **{**cancelled, **fields})
     with database.reading() as session:
         found = runs_cancelled(session, NOW - timedelta(hours=1), NOW - timedelta(seconds=5))
-    assert found == ([run_id] if is_found else [])
+    assert found == ({run_id: "d-1"} if is_found else {})
 
 
 def test_notifications_of_other_runs_are_not_returned(
