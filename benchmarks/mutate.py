@@ -1,22 +1,22 @@
-"""Mutation testing: changes one thing of the package at a time, and runs the tests that reach the
-changed line.
+"""Mutation testing: makes one small change to the package at a time, and runs the tests that execute
+the changed line.
 
 python benchmarks/mutate.py [--seed N] [--count N] [--package NAME ...] [--seconds 240] [--jobs 1]
 [--remap]
 
-The seed draws the mutations; the packages take turns. Every mutation happens in a copy of the
-working tree. With `--remap`, one run of all tests except `e2e/` under coverage first measures which
-test reaches which line, and `.automation/mutate` keeps the result; later runs match their lines to
-the tree that was measured. Without such a map the script runs at most forty test modules whose
-imports reach the mutated module: first those that name the changed function or one that calls it,
-then those whose path has the most words in common with the module's. It prints each survivor as a
-diff, and the share that was caught. A mutation whose tests did not all run in time is undecided and
-does not count.
+The seed determines the mutations, which are distributed evenly over the packages. Each mutation is
+applied to a copy of the working tree. With `--remap`, the script first runs all tests except `e2e/`
+under coverage to measure which test executes which line, and stores the result in
+`.automation/mutate`. Later runs map their lines to the measured tree. Without a stored result, the
+script runs at most forty test modules that import the mutated module, directly or indirectly: first
+those that name the changed function or a function that uses it, then those with the most similar path.
+It prints each mutation that no test caught as a diff, and the share of caught mutations. A mutation is
+undecided, and does not count, if its tests did not finish in time.
 
-These stay as they are, because no test can notice a change: texts, annotations and type aliases,
-imports, decorators, asserts, blocks for type checkers and protocols, arguments of log calls, how an
-option of a command is shown, and `return False` as None (it becomes `return True` instead). The packages
-`simulator` and `migrations` are not mutated.
+The script does not mutate code whose change no test can notice: texts, annotations and type aliases,
+imports, decorators, asserts, blocks for type checkers, protocols, arguments of log calls, and the
+declarations of command options. It does not replace `return False` by `return None`. It skips the packages
+`simulator` and `migrations`.
 """
 
 import argparse
@@ -63,10 +63,11 @@ OPERATORS |= {
     ast.And: ("and", "or"),
     ast.Or: ("or", "and"),
 }
-MOST_MODULES = 40
-GOLDEN = f"{TESTS}/golden/test_golden.py"  # sees every change of the public surface
-NO_END = "no end"
-CHUNK = 40  # tests of one pytest run; the nearest come first, so that most mutations need one run
+MAX_MODULES = 40
+GOLDEN = f"{TESTS}/golden/test_golden.py"  # notices every change of the public surface
+TIMED_OUT = "timed out"
+# The number of tests in one pytest run. The most relevant tests run first, so most mutations need one run.
+CHUNK_SIZE = 40
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Outcome:
     verdict: str = "not reached"
     tests: int = 0
     seconds: float = 0.0
-    killer: str = ""
+    failed_test: str = ""
 
 
 # --- mutations -------------------------------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class Outcome:
 
 @dataclass
 class Source:
-    """A file, and where its syntax is in its text."""
+    """The text of a file, with functions that replace the text of a syntax node."""
 
     text: str
     starts: list[int] = field(init=False)
@@ -119,94 +120,94 @@ class Source:
     def end(self, node: ast.AST) -> int:
         return self.starts[node.end_lineno - 1] + node.end_col_offset  # pyright: ignore[reportAttributeAccessIssue]
 
-    def put(self, start: int, end: int, new: str) -> str:
+    def replace_range(self, start: int, end: int, new: str) -> str:
         raw = self.text.encode()
         return (raw[:start] + new.encode() + raw[end:]).decode()
 
-    def instead(self, node: ast.AST, new: str) -> str:
-        return self.put(self.start(node), self.end(node), new)
+    def replace_node(self, node: ast.AST, new: str) -> str:
+        return self.replace_range(self.start(node), self.end(node), new)
 
     def operator(self, left: ast.AST, right: ast.AST, old: str, new: str) -> str:
-        """Between two operands there may be brackets and line ends besides the operator."""
+        """Replace an operator. The text between its operands may also contain brackets and line ends."""
         start, end = self.end(left), self.start(right)
         between = self.text.encode()[start:end].decode()
         pattern = r"\b" + old.replace(" ", r"\s+") + r"\b" if old[0].isalpha() else re.escape(old)
-        return self.put(start, end, re.sub(pattern, new, between, count=1))
+        return self.replace_range(start, end, re.sub(pattern, new, between, count=1))
 
-    def cut(self, node: ast.AST) -> str:
+    def text_of(self, node: ast.AST) -> str:
         return self.text.encode()[self.start(node) : self.end(node)].decode()
 
 
 def mutations_of(path: Path) -> Iterator[Mutation]:
     source = Source(path.read_text(encoding="utf-8"))
     name = path.relative_to(ROOT).as_posix()
-    for node in _code(ast.parse(source.text)):
-        for kind, after in _changes(source, node):
+    for node in executed_nodes(ast.parse(source.text)):
+        for kind, after in changes_of(source, node):
             if after != source.text:
                 yield Mutation(name, node.lineno, kind, source.text, after)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _code(node: ast.AST) -> Iterator[ast.AST]:
-    """What runs when the program works: no annotations, decorators, asserts or blocks for type
+def executed_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that are executed, without annotations, decorators, asserts and blocks for type
     checkers."""
-    if isinstance(node, ast.Assert | ast.Import | ast.ImportFrom) or _is_for_type_checkers(node):
+    if isinstance(node, ast.Assert | ast.Import | ast.ImportFrom) or is_for_type_checkers(node):
         return
     skipped = {"annotation", "returns", "decorator_list", "type_params"}
     for name, value in ast.iter_fields(node):
         if name in skipped or (
-            name in {"args", "keywords"} and isinstance(node, ast.Call) and _is_declaration(node)
+            name in {"args", "keywords"} and isinstance(node, ast.Call) and is_declaration(node)
         ):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                if hasattr(child, "lineno") and not _is_for_type_checkers(child):
+                if hasattr(child, "lineno") and not is_for_type_checkers(child):
                     yield child
-                yield from _code(child)
+                yield from executed_nodes(child)
 
 
-def _is_for_type_checkers(node: ast.AST) -> bool:
+def is_for_type_checkers(node: ast.AST) -> bool:
     if isinstance(node, ast.If):
         return ast.unparse(node.test).endswith("TYPE_CHECKING")
     return isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
 
 
-def _is_declaration(call: ast.Call) -> bool:
-    """Calls whose arguments are for people: options of commands, log lines."""
+def is_declaration(call: ast.Call) -> bool:
+    """Whether the arguments of the call are only shown to people: options of commands, log lines."""
     *owner, name = ast.unparse(call.func).split(".")
     is_log_call = bool(owner) and name in {"debug", "info", "warning", "error", "exception"}
     return is_log_call or name in {"Option", "Argument", "TypeVar"}
 
 
-def _changes(source: Source, node: ast.AST) -> Iterator[tuple[str, str]]:  # noqa: C901  one case per kind of syntax
+def changes_of(source: Source, node: ast.AST) -> Iterator[tuple[str, str]]:  # noqa: C901  one case per kind of syntax
     match node:
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            yield from _comparison(source, left, op, right)
+            yield from comparison_changes(source, left, op, right)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
             yield "operator", source.operator(left, right, *OPERATORS[type(op)])
         case ast.BoolOp(op=op, values=[left, right, *_]):
             yield "boolean operator", source.operator(left, right, *OPERATORS[type(op)])
         case ast.Constant(value=bool(value)):
-            yield "constant", source.instead(node, str(not value))
+            yield "constant", source.replace_node(node, str(not value))
         case ast.Constant(value=int(value) | float(value)):
-            yield "constant", source.instead(node, repr(value + 1))
+            yield "constant", source.replace_node(node, repr(value + 1))
         case ast.Return(value=ast.expr() as value) if not (
             isinstance(value, ast.Constant) and (value.value is None or value.value is False)
         ):
-            yield "return value", source.instead(value, "None")
+            yield "return value", source.replace_node(value, "None")
         case ast.Expr(value=ast.Call() | ast.Await() as value):
             inner = value.value if isinstance(value, ast.Await) else value
-            if not (isinstance(inner, ast.Call) and _is_declaration(inner)):
-                yield "removed statement", source.instead(node, "pass")
+            if not (isinstance(inner, ast.Call) and is_declaration(inner)):
+                yield "removed statement", source.replace_node(node, "pass")
         case ast.AugAssign() | ast.Raise() | ast.Delete():
-            yield "removed statement", source.instead(node, "pass")
+            yield "removed statement", source.replace_node(node, "pass")
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
-            yield "negated condition", source.instead(test, f"(not ({source.cut(test)}))")
+            yield "negated condition", source.replace_node(test, f"(not ({source.text_of(test)}))")
 
 
-def _comparison(
+def comparison_changes(
     source: Source, left: ast.expr, op: ast.cmpop, right: ast.expr
 ) -> Iterator[tuple[str, str]]:
-    words = {
+    symbols = {
         ast.Lt: "<",
         ast.LtE: "<=",
         ast.Gt: ">",
@@ -215,8 +216,8 @@ def _comparison(
         ast.NotEq: "!=",
         ast.In: "in",
     }
-    words |= {ast.NotIn: "not in"}
-    if old := words.get(type(op)):
+    symbols |= {ast.NotIn: "not in"}
+    if old := symbols.get(type(op)):
         yield "comparison", source.operator(left, right, old, COMPARISONS[old])
     elif isinstance(op, ast.Is):
         yield "comparison", source.operator(left, right, "is", "is not")
@@ -224,8 +225,8 @@ def _comparison(
         yield "comparison", source.operator(left, right, "is not", "is")
 
 
-def drawn(seed: int, count: int, packages: Sequence[str]) -> list[Mutation]:
-    """The packages take turns; within a package every mutation is as likely as any other."""
+def draw(seed: int, count: int, packages: Sequence[str]) -> list[Mutation]:
+    """Draw mutations at random, in turn from each package."""
     rng = random.Random(seed)
     found: dict[str, list[Mutation]] = {}
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
@@ -238,54 +239,56 @@ def drawn(seed: int, count: int, packages: Sequence[str]) -> list[Mutation]:
     rng.shuffle(order)
     for mutations in found.values():
         rng.shuffle(mutations)
-    turns = (
+    in_turn = (
         found[name][turn] for turn in range(count) for name in order if turn < len(found[name])
     )
-    return [mutation for _, mutation in zip(range(count), turns, strict=False)]
+    return [mutation for _, mutation in zip(range(count), in_turn, strict=False)]
 
 
-# --- which tests reach a line ----------------------------------------------------------------------------------------
+# --- which tests execute a line --------------------------------------------------------------------------------------
 
-# This module is a pytest plugin, too (`-p mutate`): it measures every test function as a context of
-# its own.
-_measured: list[coverage.Coverage] = []
+# This module is also a pytest plugin (`-p mutate`), which records each test function as a separate coverage
+# context.
+_collectors: list[coverage.Coverage] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if "MUTATE_MAP" in os.environ and (
         "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", 0)
     ):
-        coverage_ = coverage.Coverage(
+        collector = coverage.Coverage(
             data_file=os.environ["MUTATE_MAP"],
             data_suffix=True,
             source_pkgs=[PACKAGE],
             config_file=False,
             messages=False,
         )
-        coverage_.set_option("run:disable_warnings", ["module-not-measured"])
-        coverage_.start()
-        _measured.append(coverage_)
+        collector.set_option("run:disable_warnings", ["module-not-measured"])
+        collector.start()
+        _collectors.append(collector)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for one in _measured:
+    for one in _collectors:
         one.switch_context(item.nodeid.partition("[")[0])
 
 
 def pytest_unconfigure() -> None:
-    for one in _measured:
+    for one in _collectors:
         one.stop()
         one.save()
-    _measured.clear()
+    _collectors.clear()
 
 
 def measure(jobs: int) -> None:
     shutil.rmtree(MAP, ignore_errors=True)
-    tree = copied(MAP / "tree")
-    sys.stderr.write("Measuring which tests reach which lines: one run of all tests except e2e/.\n")
-    environment = {**surroundings(tree), "MUTATE_MAP": str(MAP / "coverage")}
-    words = [
+    tree = copy_tree(MAP / "tree")
+    sys.stderr.write(
+        "Measuring which tests execute which lines: one run of all tests except e2e/.\n"
+    )
+    environment = {**test_environment(tree), "MUTATE_MAP": str(MAP / "coverage")}
+    arguments = [
         "-p",
         "mutate",
         "-q",
@@ -297,40 +300,43 @@ def measure(jobs: int) -> None:
         "900",
         TESTS,
     ]
-    subprocess.run([sys.executable, "-m", "pytest", *words], cwd=tree, env=environment, check=False)
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments], cwd=tree, env=environment, check=False
+    )
     combined = coverage.Coverage(data_file=MAP / "coverage", config_file=False)
     combined.combine([str(MAP)])
     combined.save()
 
 
 @cache
-def reached() -> coverage.CoverageData:
+def coverage_data() -> coverage.CoverageData:
     data = coverage.CoverageData(str(MAP / "coverage"))
     data.read()
     return data
 
 
 def tests_for(mutation: Mutation) -> list[str]:
-    """The tests that reach the line, nearest first. A line that runs at import is reached by all
-    tests of its file."""
+    """The tests that execute the line, those with the most similar path first. For a line that runs at
+    import, all tests that execute any line of its file."""
     old = MAP / "tree" / mutation.path
     if not old.exists() or not (MAP / "coverage").exists():
-        return neighbours(mutation)
-    contexts = reached().contexts_by_lineno(str(old))
-    line = _line_before(old.read_text(encoding="utf-8"), mutation)
+        return tests_by_imports(mutation)
+    contexts = coverage_data().contexts_by_lineno(str(old))
+    line = measured_line(old.read_text(encoding="utf-8"), mutation)
     found = set(contexts.get(line, ())) - {""} or {
         test for tests in contexts.values() for test in tests if test
     }
     if not found:
-        return neighbours(mutation)
-    places = Path(mutation.path).parts[1:]
+        return tests_by_imports(mutation)
+    module_parts = Path(mutation.path).parts[1:]
     return sorted(
-        filter(exists, found), key=lambda test: (-_nearness(test, places), len(test), test)
+        filter(test_exists, found),
+        key=lambda test: (-path_similarity(test, module_parts), len(test), test),
     )
 
 
-def _line_before(old: str, mutation: Mutation) -> int:
-    """The line as it was numbered when the map was made."""
+def measured_line(old: str, mutation: Mutation) -> int:
+    """The number of the line in the tree that was measured."""
     matcher = difflib.SequenceMatcher(
         None, old.splitlines(), mutation.before.splitlines(), autojunk=False
     )
@@ -340,29 +346,29 @@ def _line_before(old: str, mutation: Mutation) -> int:
     return mutation.line
 
 
-def _nearness(test: str, places: Sequence[str]) -> int:
+def path_similarity(test: str, module_parts: Sequence[str]) -> int:
     parts = Path(test.partition("::")[0]).parts[1:]
     same = next(
         (
             number
-            for number, (one, other) in enumerate(zip(parts, places, strict=False))
+            for number, (one, other) in enumerate(zip(parts, module_parts, strict=False))
             if one != other
         ),
-        len(places),
+        len(module_parts),
     )
-    return 2 * same + (Path(places[-1]).stem in parts[-1])
+    return 2 * same + (Path(module_parts[-1]).stem in parts[-1])
 
 
-def exists(test: str) -> bool:
+def test_exists(test: str) -> bool:
     path, _, name = test.partition("::")
     return (ROOT / path).exists() and f"def {name.rpartition('::')[2]}(" in (ROOT / path).read_text(
         encoding="utf-8"
     )
 
 
-def neighbours(mutation: Mutation) -> list[str]:
-    """Without a map: the test modules whose imports reach the mutated module. Those that name what
-    changed come first, then those with a similar path, then those with fewer imports in between."""
+def tests_by_imports(mutation: Mutation) -> list[str]:
+    """The test modules that import the mutated module, directly or indirectly. Those that name the
+    changed code come first, then those with a similar path, then those with a shorter chain of imports."""
     distances, layer, steps = {mutation.path: 0}, {mutation.path}, 0
     while layer:
         steps += 1
@@ -373,17 +379,17 @@ def neighbours(mutation: Mutation) -> list[str]:
     ]
     named, words = (
         re.compile(rf"\b(?:{'|'.join(affected_names(mutation))})\b"),
-        _words(mutation.path),
+        path_words(mutation.path),
     )
 
-    method = re.compile(rf"\b{_method(mutation)}\b")
+    method = re.compile(rf"\b{public_method(mutation)}\b")
 
-    def rank(test: str) -> tuple[bool, bool, int, int, str]:
+    def sort_key(test: str) -> tuple[bool, bool, int, int, str]:
         text = (ROOT / test).read_text(encoding="utf-8")
         is_named = not method.search(text), not named.search(text)
-        return *is_named, -len(words & _words(test)), distances[test], test
+        return *is_named, -len(words & path_words(test)), distances[test], test
 
-    nearest = sorted(tests, key=rank)[:MOST_MODULES]
+    nearest = sorted(tests, key=sort_key)[:MAX_MODULES]
     return [
         *nearest[:3],
         *({GOLDEN} & distances.keys()),
@@ -392,7 +398,7 @@ def neighbours(mutation: Mutation) -> list[str]:
 
 
 def affected_names(mutation: Mutation) -> list[str]:
-    """The top-level names of the module that hold the changed line or use one that does."""
+    """The top-level names of the module that contain the changed line, or use such a name."""
     uses: dict[str, set[str]] = {}
     changed = set[str]()
     for node in ast.parse(mutation.before).body:
@@ -407,8 +413,8 @@ def affected_names(mutation: Mutation) -> list[str]:
     return sorted(changed) or ["(?!)"]
 
 
-def _method(mutation: Mutation) -> str:
-    """The public method that holds the changed line, if it is in one."""
+def public_method(mutation: Mutation) -> str:
+    """The public method that contains the changed line, if any."""
     classes = (one for one in ast.parse(mutation.before).body if isinstance(one, ast.ClassDef))
     methods = (
         one
@@ -422,10 +428,13 @@ def _method(mutation: Mutation) -> str:
     return next((name for name in holders if not name.startswith("_")), "(?!)")
 
 
-def _words(path: str) -> set[str]:
-    """The words of a path in the singular; tests of commands lie under `cli`."""
+def path_words(path: str) -> set[str]:
+    """The words of a path in the singular. Tests of commands are in the folder `cli`."""
     parts = re.findall(r"[a-z0-9]+", path.removesuffix(".py"))[2:]
-    words = {re.sub(r"ies$", "y", part).removesuffix("s") for part in parts} - {"test", "pipeline"}
+    words = {re.sub(r"ies$", "y", part).removesuffix("s") for part in parts} - {
+        "test",
+        "pipeline",
+    }
     return words | {"cli" for word in words & {"command"}}
 
 
@@ -440,14 +449,16 @@ def imports() -> dict[str, set[str]]:
         name.removesuffix(".__init__"): path.relative_to(ROOT).as_posix()
         for name, path in names.items()
     }
-    return {path.relative_to(ROOT).as_posix(): set(_imported(path, known)) for path in files}
+    return {path.relative_to(ROOT).as_posix(): set(imported_files(path, known)) for path in files}
 
 
-def _imported(path: Path, known: Mapping[str, str]) -> Iterator[str]:
+def imported_files(path: Path, known: Mapping[str, str]) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
             module = node.value.removeprefix(f"{PACKAGE}.")
-            if found := known.get(f"{PACKAGE}.{module}"):  # imported by its name when it is used
+            if found := known.get(
+                f"{PACKAGE}.{module}"
+            ):  # a module that is imported dynamically, by its name
                 yield found
         named = (
             [alias.name for alias in node.names]
@@ -463,7 +474,7 @@ def _imported(path: Path, known: Mapping[str, str]) -> Iterator[str]:
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
-def copied(to: Path) -> Path:
+def copy_tree(to: Path) -> Path:
     names = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],
         cwd=ROOT,
@@ -478,7 +489,7 @@ def copied(to: Path) -> Path:
     return to
 
 
-def surroundings(tree: Path) -> dict[str, str]:
+def test_environment(tree: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'benchmarks'}",
@@ -487,8 +498,8 @@ def surroundings(tree: Path) -> dict[str, str]:
 
 
 def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, str]:
-    """Whether a test failed (or did not end), and which."""
-    words = [
+    """Run the tests. Returns whether one failed, and its id, or else pytest's last line or TIMED_OUT."""
+    arguments = [
         "-x",
         "-q",
         "-n",
@@ -502,16 +513,21 @@ def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[bool, s
         *tests,
     ]
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *words], cwd=tree, env=surroundings(tree), text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=tree,
+        env=test_environment(tree),
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     try:
         out, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        return False, NO_END
+        return False, TIMED_OUT
     failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", out, re.MULTILINE)
     last = out.strip().rpartition("\n")[2]
     return process.returncode in {1, 2, 3, 4}, failed[1] if failed else last
@@ -524,11 +540,11 @@ def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: fl
     try:
         for start, chunk in chunks(tests):
             outcome.verdict, outcome.tests = "survived", start + len(chunk)
-            failed, killer = run_tests(tree, chunk, seconds)
-            if failed and not fails_anyway(clean, killer, seconds):
-                outcome.verdict, outcome.killer = "caught", killer
+            failed, failed_test = run_tests(tree, chunk, seconds)
+            if failed and not fails_without_mutation(clean, failed_test, seconds):
+                outcome.verdict, outcome.failed_test = "caught", failed_test
                 break
-            if killer == NO_END or (
+            if failed_test == TIMED_OUT or (
                 time.monotonic() - started_at > seconds and outcome.tests < len(tests)
             ):
                 outcome.verdict = "undecided"
@@ -540,18 +556,18 @@ def judge(mutation: Mutation, trees: SimpleQueue[Path], clean: Path, seconds: fl
     return outcome
 
 
-def fails_anyway(clean: Path, killer: str, seconds: float) -> bool:
-    """Whether the test fails without the mutation too. The whole function runs where the summary
-    cuts an id short."""
-    if "::" not in killer:
+def fails_without_mutation(clean: Path, failed_test: str, seconds: float) -> bool:
+    """Whether the test also fails without the mutation. Pytest's summary truncates long ids: for those, all
+    cases of the test function run."""
+    if "::" not in failed_test:
         return False
-    test = killer if killer.endswith("]") else killer.partition("[")[0]
+    test = failed_test if failed_test.endswith("]") else failed_test.partition("[")[0]
     return run_tests(clean, [test], seconds)[0]
 
 
 def chunks(tests: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    """Parts of growing size: most mutations are noticed by the nearest tests."""
-    start, size = 0, CHUNK if "::" in "".join(tests[:1]) else 3
+    """Split the tests into chunks of growing size, because the first tests catch most mutations."""
+    start, size = 0, CHUNK_SIZE if "::" in "".join(tests[:1]) else 3
     while start < len(tests):
         yield start, tests[start : start + size]
         start, size = start + size, size * 3
@@ -561,25 +577,26 @@ def main() -> None:
     options = parse()
     if options.remap:
         measure(options.jobs)
-    mutations = drawn(options.seed, options.count, options.package)
+    mutations = draw(options.seed, options.count, options.package)
     trees: SimpleQueue[Path] = SimpleQueue()
     with TemporaryDirectory(prefix="mutate-") as folder, ThreadPoolExecutor(options.jobs) as pool:
         for number in range(options.jobs):
-            trees.put(copied(Path(folder) / str(number)))
-        clean = copied(Path(folder) / "clean")
+            trees.put(copy_tree(Path(folder) / str(number)))
+        clean = copy_tree(Path(folder) / "clean")
         judged = partial(judge, trees=trees, clean=clean, seconds=options.seconds)
         outcomes = [report(outcome) for outcome in pool.map(judged, mutations)]
     caught = sum(one.verdict == "caught" for one in outcomes)
     undecided = sum(one.verdict == "undecided" for one in outcomes)
     share = f"{100 * caught / max(1, len(outcomes) - undecided):.0f} %"
     print(
-        f"caught {caught} of {len(outcomes)}, {undecided} undecided for want of time: {share}, seed {options.seed}"
+        f"caught {caught} of {len(outcomes)}, {undecided} undecided because of the time limit: {share}, "
+        f"seed {options.seed}"
     )
 
 
 def report(outcome: Outcome) -> Outcome:
     one = outcome.mutation
-    detail = f"{outcome.tests} tests, {outcome.seconds:.0f} s {outcome.killer}"
+    detail = f"{outcome.tests} tests, {outcome.seconds:.0f} s {outcome.failed_test}"
     print(f"{outcome.verdict:12} {one.path}:{one.line} {one.kind} ({detail})", flush=True)
     if outcome.verdict != "caught":
         print(one.diff(), flush=True)
@@ -594,11 +611,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--package", nargs="*", default=[], help="only these packages")
     parser.add_argument(
-        "--seconds", type=float, default=240, help="the most that one mutation may take"
+        "--seconds", type=float, default=240, help="the time limit for one mutation"
     )
     parser.add_argument("--jobs", type=int, default=1, help="mutations at a time")
     parser.add_argument(
-        "--remap", action="store_true", help="measure again which tests reach which lines"
+        "--remap", action="store_true", help="measure again which tests execute which lines"
     )
     return parser.parse_args()
 

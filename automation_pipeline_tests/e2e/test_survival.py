@@ -5,7 +5,7 @@ from pathlib import Path
 
 from automation_pipeline_tests.e2e.system import TIMEOUT_SECONDS
 from automation_pipeline_tests.survival.plan import Fault, Kind, Profile, Round
-from automation_pipeline_tests.survival.rounds import Player
+from automation_pipeline_tests.survival.rounds import RoundRunner
 from automation_pipeline_tests.survival.world import World
 
 # The last fault is injected when most of the work is done, so the run ends soon after it.
@@ -19,6 +19,6 @@ FAULTS = [
 def test_a_run_survives_a_killed_worker_a_killed_api_and_a_full_disk(tmp_path: Path) -> None:
     log: list[str] = []
     with World(tmp_path, Profile.EMBEDDED, "in_process") as world:
-        outcome = Player(world, log.append, TIMEOUT_SECONDS).play(Round(1, FAULTS))
+        outcome = RoundRunner(world, log.append, TIMEOUT_SECONDS).run_round(Round(1, FAULTS))
     assert outcome.violations == [], log
     assert [one.kind for one in outcome.injected] == [fault.kind for fault in FAULTS]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automation_pipeline_tests.survival.plan import MEANING, Kind, Profile, Round, kinds_of, plan
-from automation_pipeline_tests.survival.rounds import PATIENCE_SECONDS, Outcome, Player
+from automation_pipeline_tests.survival.rounds import PATIENCE_SECONDS, Outcome, RoundRunner
 from automation_pipeline_tests.survival.table import document, table
 from automation_pipeline_tests.survival.world import World
 
@@ -30,9 +30,10 @@ class Campaign:
     patience: float = PATIENCE_SECONDS
 
     @property
-    def again(self) -> str:
-        words = f"--seed {self.seed} --faults {self.faults} --profile {self.profile} --executor {self.executor}"
-        return words + "".join(f" --only {kind}" for kind in self.only)
+    def options(self) -> str:
+        """The options that repeat this campaign."""
+        options = f"--seed {self.seed} --faults {self.faults} --profile {self.profile} --executor {self.executor}"
+        return options + "".join(f" --only {kind}" for kind in self.only)
 
     def rounds(self) -> Sequence[Round]:
         kinds = self.only or kinds_of(self.profile, celery=self.executor == "celery")
@@ -43,11 +44,9 @@ class Campaign:
 
 def main() -> int:
     options = parse()
-    for ending in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # a background job of a shell ignores SIGINT
-        signal.signal(ending, signal.default_int_handler)
+    # A background job of a shell ignores SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     outcomes: list[Outcome] = []
     started_at = time.monotonic()
     for campaign in campaigns(options):
@@ -65,7 +64,7 @@ def main() -> int:
 def survive(campaign: Campaign) -> list[Outcome]:
     """The rounds of one campaign, up to the first violation."""
     folder = Path(tempfile.mkdtemp(prefix="survival-"))
-    folder.chmod(0o755)  # PostgreSQL is another user where we are root
+    folder.chmod(0o755)  # PostgreSQL does not run as root
     report(
         f"Seed {campaign.seed}, {campaign.profile} profile, executor {campaign.executor}, "
         f"{campaign.faults} faults; in {folder}"
@@ -73,21 +72,23 @@ def survive(campaign: Campaign) -> list[Outcome]:
     outcomes: list[Outcome] = []
     with World(folder, campaign.profile, campaign.executor) as world:
         if world.disk:
-            report(f"A full disk is {world.disk.description}.")
-        player = Player(world, report, campaign.patience)
+            report(f"The fault disk-full uses {world.disk.description}.")
+        runner = RoundRunner(world, report, campaign.patience)
         for round_ in campaign.rounds():
-            outcomes.append(player.play(round_))
+            outcomes.append(runner.run_round(round_))
             if outcomes[-1].violations:
                 world.keep = True
                 break
-            report(f"run {outcomes[-1].run_id}: {outcomes[-1].status}, and all is in order")
+            report(f"run {outcomes[-1].run_id}: {outcomes[-1].status}, without a violation")
     for violation in outcomes[-1].violations:
         report(
             f"VIOLATION in round {outcomes[-1].round.number} of seed {campaign.seed}: {violation}"
         )
     if world.keep:
-        report(f"Again: python -m automation_pipeline_tests.survival {campaign.again}")
-        report(f"That run alone: the same with --round {outcomes[-1].round.number}")
+        report(f"Repeat it with: python -m automation_pipeline_tests.survival {campaign.options}")
+        report(
+            f"Repeat only this run with the same command and --round {outcomes[-1].round.number}"
+        )
         report(f"Logs and database: {folder}")
     return outcomes
 
@@ -112,7 +113,7 @@ def campaigns(options: argparse.Namespace) -> list[Campaign]:
 
 
 def shares(profile: Profile, faults: int, executor: str | None) -> list[tuple[str, int]]:
-    """The embedded profile is tested on both of its executors."""
+    """Divide the faults of the embedded profile between its two executors."""
     if executor or profile is Profile.PRODUCTION:
         return [(executor or "celery", faults)]
     return [("in_process", faults // 2), ("multiprocess", faults - faults // 2)]
@@ -124,18 +125,20 @@ def parse() -> argparse.Namespace:
         prog="python -m automation_pipeline_tests.survival",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Starts a whole installation, requests runs, and injects the faults that a seed\n"
-        "draws. Each run must end by itself within two minutes of the last repair, with one row per\n"
-        "fiche, totals that add up, nothing held or waiting, every event sent, and no provider call for\n"
-        "work that was finished.",
-        epilog=f"Faults:\n{kinds}\n\nThe same seed injects the same faults at the same pieces of work.\n"
-        "Exit 1 at a violation: the folder of its installation is kept, and the command that repeats it\n"
-        "is printed. Without --seed the committed seeds are used (seeds.txt).",
+        "determines. Each run must end by itself within two minutes of the last repair. It must have one\n"
+        "row per fiche and correct totals, leave no claim or request, send every event, and not repeat\n"
+        "a provider call for finished work.",
+        epilog=f"Faults:\n{kinds}\n\nThe same seed injects the same faults at the same points of the work.\n"
+        "After a violation, the command keeps the folder of the installation, prints the command that\n"
+        "repeats the faults, and exits with 1. Without --seed it uses the committed seeds (seeds.txt).",
     )
-    parser.add_argument("--seed", type=int, help="draws the faults; default: the committed seeds")
+    parser.add_argument(
+        "--seed", type=int, help="the seed of the faults; default: the committed seeds"
+    )
     parser.add_argument(
         "--faults",
         type=at_least_one,
-        help="how many (default 100); without a seed, with that of the first line",
+        help="the number of faults (default 100); without --seed, the first committed seed is used",
     )
     parser.add_argument(
         "--profile",
@@ -158,7 +161,7 @@ def parse() -> argparse.Namespace:
         metavar="KIND",
         help="may be repeated",
     )
-    parser.add_argument("--round", type=at_least_one, help="only this one of the plan's runs")
+    parser.add_argument("--round", type=at_least_one, help="only the run with this number")
     parser.add_argument(
         "--patience",
         type=at_least_one,
@@ -166,7 +169,7 @@ def parse() -> argparse.Namespace:
         metavar="SECONDS",
         help="how long a recovery may take (default 120; choose more on a busy machine)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures, for machines")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     return parser.parse_args()
 
 

@@ -64,17 +64,17 @@ def left_behind(session: Session) -> Iterator[str]:
         "transcription runs": select(TranscriptionRunRow.id).where(
             TranscriptionRunRow.status == "running"
         ),
-        "audits at work": select(AuditRow.id).where(AuditRow.status.in_(("pending", "running"))),
+        "unfinished audits": select(AuditRow.id).where(AuditRow.status.in_(("pending", "running"))),
         "requests": select(RunRequestRow.request_key).where(RunRequestRow.state == "waiting"),
         "leases": select(LeaseRow.key).where(
             LeaseRow.expires_at > database_now(), LeaseRow.owner != "pause"
         ),
-        "events unsent": select(OutboxRow.id).where(OutboxRow.published_at.is_(None)),
-        "notifications unsent": select(NotificationRow.id).where(
+        "unsent events": select(OutboxRow.id).where(OutboxRow.published_at.is_(None)),
+        "unsent notifications": select(NotificationRow.id).where(
             NotificationRow.status == "pending"
         ),
-        "steps at work": select(StepHeartbeatRow.step_key),
-        "runs at work": select(RunRow.id).where(RunRow.completed_at.is_(None)),
+        "heartbeats of steps": select(StepHeartbeatRow.step_key),
+        "unfinished runs": select(RunRow.id).where(RunRow.completed_at.is_(None)),
     }
     for name, query in live.items():
         if found := session.scalars(query.limit(5)).all():
@@ -83,7 +83,7 @@ def left_behind(session: Session) -> Iterator[str]:
 
 def dagster_left_behind(instance: DagsterInstance) -> Iterator[str]:
     if unended := instance.get_runs(RunsFilter(statuses=UNENDED, job_name="automation_run")):
-        yield f"Dagster runs not ended: {', '.join(run.run_id for run in unended)}"
+        yield f"unfinished Dagster runs: {', '.join(run.run_id for run in unended)}"
     storage = instance.event_log_storage
     for key in storage.get_concurrency_keys():
         if held := storage.get_concurrency_info(key).claimed_slots:

@@ -7,8 +7,8 @@ from automation_pipeline.migrations.tables import TABLE_MODULES
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.types import Table, UtcDateTime
 
-assert TABLE_MODULES  # every table is known
-# The times of GCRA are numbers.
+assert TABLE_MODULES  # the import registers every table
+# Columns with times that are stored as numbers of seconds.
 _NUMBERS = {"rate_limits": "paid_until"}
 
 

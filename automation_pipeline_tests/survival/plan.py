@@ -7,8 +7,8 @@ from enum import StrEnum
 from random import Random
 
 MAX_FAULTS_PER_RUN = 5
-MAX_DEADLY_FAULTS = 3  # a run that died is started three more times
-LAST_ITEM = 40  # a run has more than ninety pieces
+MAX_DEADLY_FAULTS = 3  # a run whose process is lost is started three more times
+LAST_ITEM = 40  # a run has more than ninety pieces of work
 
 
 class Kind(StrEnum):
@@ -41,7 +41,7 @@ MEANING = {
     Kind.DAEMON: "kill -9 of Dagster's daemon, which is started again",
     Kind.PAUSED_DAEMON: "Dagster's daemon is stopped for seconds and resumed",
     Kind.TWO_DAEMONS: "a second daemon runs until the run's end",
-    Kind.CODE_SERVER: "kill -9 of the process that serves the definitions; in production with its runs",
+    Kind.CODE_SERVER: "kill -9 of the process that serves the definitions; in production its runs are killed too",
     Kind.API: "kill -9 of the HTTP API, which is started again",
     Kind.CELERY_WORKER: "kill -9 of a Celery worker with all its processes; started again",
     Kind.CELERY_CHILD: "kill -9 of the child process of a Celery worker that executes a step",

@@ -19,7 +19,7 @@ ROUTES = ("crm.details", "speech.transcribe", "llm.complete")
 
 
 def finished(database: Database, run_id: int, fiche_ids: Sequence[str]) -> set[str]:
-    """Stored work that must not be repeated, named as in `asked`."""
+    """Stored work that must not be repeated, named as in `provider_calls`."""
     with database.reading() as session:
         fetched = session.scalars(
             select(FicheResultRow.fiche_id).where(
@@ -44,7 +44,7 @@ def finished(database: Database, run_id: int, fiche_ids: Sequence[str]) -> set[s
     return {*details, *transcripts, *judged}
 
 
-def asked(provider: str) -> Counter[str]:
+def provider_calls(provider: str) -> Counter[str]:
     """Calls of the providers, answered or not, by route and item."""
     routes = (
         httpx.get(f"{provider}/_sim/calls", verify=NO_CERTIFICATES)

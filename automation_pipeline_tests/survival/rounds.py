@@ -17,14 +17,14 @@ from automation_pipeline_tests.simulator_control import NO_CERTIFICATES
 from automation_pipeline_tests.survival import checks
 from automation_pipeline_tests.survival.injection import NoTargetError, inject, is_forward
 from automation_pipeline_tests.survival.plan import HITS_THE_RELAY, Fault, Kind, Round
-from automation_pipeline_tests.survival.progress import asked, finished, has_ended
+from automation_pipeline_tests.survival.progress import finished, has_ended, provider_calls
 from automation_pipeline_tests.survival.world import FICHES_PER_DAY, TOKEN, World
 from automation_pipeline_tests.waiting import pause, wait_until
 
 # Enough fiches, with slow providers (`world.SLOW_SECONDS`), that a run still executes at its last fault.
 FICHES = 12
 PATIENCE_SECONDS = 120.0  # a run ends by itself within two minutes of recovery
-LOOK_EVERY_SECONDS = 0.1
+POLL_SECONDS = 0.1
 DAY = [
     fiche.id
     for fiche in Calls(7, FICHES_PER_DAY, vary=False).day(date(2026, 2, 4))
@@ -59,21 +59,23 @@ class Snapshot:
     """Finished work at one time, and the calls of the providers until then."""
 
     finished: set[str]
-    asked: Counter[str]
+    provider_calls: Counter[str]
 
     def called_again(self, now: Counter[str]) -> dict[str, int]:
         """The calls since then for work that was finished, by work."""
         return {
-            work: now[work] - self.asked[work]
+            work: now[work] - self.provider_calls[work]
             for work in self.finished
-            if now[work] > self.asked[work]
+            if now[work] > self.provider_calls[work]
         }
 
     def without(self, route: str) -> "Snapshot":
-        return Snapshot({work for work in self.finished if not work.startswith(route)}, self.asked)
+        return Snapshot(
+            {work for work in self.finished if not work.startswith(route)}, self.provider_calls
+        )
 
 
-class Player:
+class RoundRunner:
     """Executes the rounds of one world and reports every fault."""
 
     def __init__(
@@ -93,11 +95,11 @@ class Player:
             self._instance = DagsterInstance.from_config(str(self._world.home))
         return self._instance
 
-    def play(self, round_: Round) -> Outcome:
+    def run_round(self, round_: Round) -> Outcome:
         outcome = Outcome(round_)
         fiche_ids = DAY[FICHES * (round_.number - 1) :][:FICHES]
         outcome.run_id = self._request_run(round_, fiche_ids)
-        before = asked(self._world.provider)
+        before = provider_calls(self._world.provider)
         snapshots: list[Snapshot] = []
         repairs: list[Callable[[], None]] = []
         try:
@@ -180,12 +182,12 @@ class Player:
         if self._wait_for(lambda: done() > reached or self._has_ended(run_id), outcome, fault):
             injected.recovery_seconds = round(time.monotonic() - repaired_at, 1)
             seconds = injected.recovery_seconds
-            went_on = "its run was over" if late else f"goes on after {seconds} s"
-            self._report(f"run {outcome.run_id}: {fault.kind} at {injected.at} pieces, {went_on}")
+            recovery = "the run had ended" if late else f"the run continued after {seconds} s"
+            self._report(f"run {outcome.run_id}: {fault.kind} at {injected.at} pieces, {recovery}")
 
     def _snapshot(self, run_id: int, fiche_ids: Sequence[str]) -> Snapshot:
         done = finished(self._world.database, run_id, fiche_ids)
-        return Snapshot(done, asked(self._world.provider))
+        return Snapshot(done, provider_calls(self._world.provider))
 
     def _has_ended(self, run_id: int) -> bool:
         return has_ended(self._world.database, run_id)
@@ -199,7 +201,7 @@ class Player:
                     return True
             except AutomationError:
                 pass  # the fault affects the database
-            pause(LOOK_EVERY_SECONDS)
+            pause(POLL_SECONDS)
         outcome.violations.append(f"no progress within {self._patience:g} s around {fault}")
         return False
 
@@ -238,11 +240,10 @@ class Player:
             outcome.violations += checks.ledger_faults(session, outcome.run_id, fiche_ids)
         with world.database.reading() as session:
             outcome.status = session.get_one(checks.RunRow, outcome.run_id).status
-        now = asked(world.provider)
+        now = provider_calls(world.provider)
         if any(fault.kind is Kind.CLOCK and is_forward(fault) for fault in outcome.round.faults):
-            snapshots = [
-                one.without("crm.details") for one in snapshots
-            ]  # details expire at once and are fetched again
+            # The stored details have expired, so they are fetched again.
+            snapshots = [one.without("crm.details") for one in snapshots]
         for snapshot in snapshots:
             outcome.violations += [
                 f"{work} was finished before a fault, and called {times} more times after it"

@@ -79,9 +79,12 @@ class Redis:
         self.client().ping()
 
     def client(self) -> redis.Redis:
-        patient = Retry(ConstantBackoff(0.02), retries=3000)
+        until_started = Retry(ConstantBackoff(0.02), retries=3000)
         return redis.Redis.from_url(
-            self.url, retry=patient, retry_on_error=[redis.ConnectionError], decode_responses=True
+            self.url,
+            retry=until_started,
+            retry_on_error=[redis.ConnectionError],
+            decode_responses=True,
         )
 
     def stop(self) -> None:

@@ -76,17 +76,17 @@ def test_claims_and_unfinished_work_after_the_end_are_found(database: Database) 
     leases = DatabaseClaims(database)
     with database.reading() as session:
         assert list(left_behind(session)) == []
-    lease = leases.take("audit:1", "somebody", 60)
+    lease = leases.take("audit:1", "worker-1", 60)
     ended_run(database, status="running", completed_at=None)
     with database.reading() as session:
         assert list(left_behind(session)) == [
             "leases left behind: audit:1",
-            "runs at work left behind: 1",
+            "unfinished runs left behind: 1",
         ]
     assert lease
     leases.release(lease)
     with database.reading() as session:
-        assert list(left_behind(session)) == ["runs at work left behind: 1"]
+        assert list(left_behind(session)) == ["unfinished runs left behind: 1"]
 
 
 def test_only_calls_for_finished_work_count_as_repeated() -> None:
