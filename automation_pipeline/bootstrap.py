@@ -62,9 +62,8 @@ class WorkLoop:
         work_with_metrics = self.counted(work)
         try:
             return self._loop.run(work_with_metrics, context=copy_context())
-        except (
-            BaseException
-        ):  # even after an interrupt, no task may stay in the loop for the next call to resume
+        except BaseException:
+            # Even after an interrupt, no task may stay in the loop for the next call to resume.
             end_tasks(self._loop.get_loop(), work_with_metrics)
             raise
 
@@ -159,7 +158,7 @@ class Services:
     def speech(self) -> "SpeechProvider":
         """Speech-to-text under the rate limit that all processes share."""
         from automation_pipeline.clients.factories import open_speech  # noqa: PLC0415  httpx only where it is used
-        from automation_pipeline.transcription.models import SpeechProvider  # noqa: PLC0415  the same
+        from automation_pipeline.transcription.models import SpeechProvider  # noqa: PLC0415  only where it is used
 
         speech = open_speech(self.settings, self.clock.now, self.meter)
         return SpeechProvider(speech, self._shared_limiter, self.speech_options)
@@ -191,7 +190,7 @@ class Services:
 
     @property
     def pricing_context(self) -> "PricingContext":
-        from automation_pipeline.pricing.models.shop import PricingContext  # noqa: PLC0415  the same
+        from automation_pipeline.pricing.models.shop import PricingContext  # noqa: PLC0415  only where it is used
 
         return PricingContext(self.storefront, self.database, self.clock)
 
@@ -199,8 +198,8 @@ class Services:
     def registries(self) -> "Registries":
         """The configured registries. PermanentError: a configuration is incomplete."""
         from automation_pipeline.clients.factories import open_registries  # noqa: PLC0415  only where it is used
-        from automation_pipeline.enrichment.models import SharedLogin, SourceApi  # noqa: PLC0415  the same
-        from automation_pipeline.enrichment.sources import DatabaseLoginTokens  # noqa: PLC0415  the same
+        from automation_pipeline.enrichment.models import SharedLogin, SourceApi  # noqa: PLC0415  only where it is used
+        from automation_pipeline.enrichment.sources import DatabaseLoginTokens  # noqa: PLC0415  only where it is used
 
         login = SharedLogin(
             DatabaseLoginTokens(self.database, self.clock, SourceApi.INPI), self.claims

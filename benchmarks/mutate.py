@@ -456,9 +456,8 @@ def imported_files(path: Path, known: Mapping[str, str]) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
             module = node.value.removeprefix(f"{PACKAGE}.")
-            if found := known.get(
-                f"{PACKAGE}.{module}"
-            ):  # a module that is imported dynamically, by its name
+            # A module that is imported dynamically, by its name.
+            if found := known.get(f"{PACKAGE}.{module}"):
                 yield found
         named = (
             [alias.name for alias in node.names]

@@ -34,7 +34,7 @@ class Table:
     @property
     def statement(self) -> str:
         marks = ", ".join("?" * len(self.columns))
-        return f'INSERT INTO "{self.name}" ({", ".join(self.columns)}) VALUES ({marks})'  # noqa: S608  our own names
+        return f'INSERT INTO "{self.name}" ({", ".join(self.columns)}) VALUES ({marks})'  # noqa: S608  names from the tables module
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def shape_of(database: Path, fiche_ids: dict[int, str]) -> Shape:
         shape = Shape(_schema(connection))
         known: dict[tuple[str, Value], str] = {}
         for table in _parents_first(connection):
-            for values in connection.execute(f'SELECT * FROM "{table.name}"'):  # noqa: S608  our own names
+            for values in connection.execute(f'SELECT * FROM "{table.name}"'):  # noqa: S608  names from the tables module
                 _take_in(
                     shape,
                     table,

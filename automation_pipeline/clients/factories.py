@@ -75,7 +75,7 @@ def open_model(settings: Settings, now: Callable[[], datetime], meter: Meter) ->
 
 def open_speech(settings: Settings, now: Callable[[], datetime], meter: Meter) -> "SpeechToText":
     from automation_pipeline.clients.audio import AudioLimits  # noqa: PLC0415  httpx only where it is used
-    from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText  # noqa: PLC0415  the same
+    from automation_pipeline.clients.elevenlabs import ElevenLabsSpeechToText  # noqa: PLC0415  only where it is used
 
     return ElevenLabsSpeechToText(
         _text(settings.elevenlabs_api_key),
@@ -99,7 +99,7 @@ def open_storefront(settings: Settings, now: Callable[[], datetime], meter: Mete
             "SHOP_API_TOKEN is not set: it is the access token of the shop's Admin API."
         )
     from automation_pipeline.clients.shop import ShopifyShop  # noqa: PLC0415  httpx only where it is used
-    from automation_pipeline.pricing.models.shop import Storefront  # noqa: PLC0415  the same
+    from automation_pipeline.pricing.models.shop import Storefront  # noqa: PLC0415  only where it is used
 
     def shop() -> aclosing[ShopifyShop]:
         return aclosing(
@@ -237,7 +237,7 @@ def open_source(
         inpi = InpiRegister(address, Account(*account), limiter=limiter, shared=login, **connection)
         rate = Rate(settings.inpi_rne_per_minute, 60.0)
         return RegistrySource(api, inpi, rate, settings.inpi_rne_calls_per_day)
-    from automation_pipeline.clients.registries import CommerceRegister, CompanySearch, Purpose  # noqa: PLC0415  the same
+    from automation_pipeline.clients.registries import CommerceRegister, CompanySearch, Purpose  # noqa: PLC0415  only where it is used
 
     if api is SourceApi.SEARCH:
         search = CompanySearch(values[0], **connection)

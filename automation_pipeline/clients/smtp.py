@@ -63,9 +63,8 @@ class SmtpMail:
                 opened.append(smtp)
                 self._log_in(smtp)
                 use(smtp)
-                with suppress(
-                    smtplib.SMTPException, OSError
-                ):  # the server has accepted the message
+                # The server has accepted the message.
+                with suppress(smtplib.SMTPException, OSError):
                     smtp.quit()
 
         try:
@@ -136,7 +135,7 @@ def _domain_errors() -> Generator[None]:
     except smtplib.SMTPNotSupportedError:
         raise PermanentError("The mail server lacks what the message or the login needs") from None
     except ssl.SSLCertVerificationError:
-        raise PermanentError("The mail server's certificate is not one that we trust") from None
+        raise PermanentError("The mail server's certificate is not trusted") from None
     except (smtplib.SMTPException, OSError, ValueError) as error:
         raise TransientError(
             f"The mail server could not be reached ({type(error).__name__})"

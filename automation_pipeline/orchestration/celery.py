@@ -110,9 +110,8 @@ class StepsOnWorkers(CeleryExecutor):
     def execute(
         self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
     ) -> Generator[dg.DagsterEvent]:
-        warnings.filterwarnings(
-            "ignore", category=DuplicateTaskNameWarning
-        )  # Dagster creates its task for every step
+        # Dagster creates the same Celery task for every step.
+        warnings.filterwarnings("ignore", category=DuplicateTaskNameWarning)
         watch = StepWatch(
             plan_context.run_id, plan_context.instance, self._services, make_app(self.app_args())
         )
@@ -249,9 +248,8 @@ class StepTask(celery.Task):
                 nonlocal is_interrupted
                 if not is_interrupted and not _is_wanted(run_id, instance):
                     is_interrupted = True
-                    os.kill(
-                        os.getpid(), signal.SIGINT
-                    )  # the way in which Dagster interrupts a step
+                    # Dagster itself interrupts a step with this signal.
+                    os.kill(os.getpid(), signal.SIGINT)
 
             try:
                 with dagster_heartbeat(

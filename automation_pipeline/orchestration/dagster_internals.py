@@ -41,8 +41,8 @@ def code_server_fault(port: int) -> str | None:
     """Why the code server on this local port does not serve the definitions; None if it does.
     Dagster's `grpc-health-check` also accepts a server that could not load them."""
     from dagster._api.list_repositories import sync_list_repositories_grpc  # noqa: PLC0415  gRPC only where it is used
-    from dagster._core.errors import DagsterUserCodeProcessError, DagsterUserCodeUnreachableError  # noqa: PLC0415  the same
-    from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415  the same
+    from dagster._core.errors import DagsterUserCodeProcessError, DagsterUserCodeUnreachableError  # noqa: PLC0415  gRPC only where it is used
+    from dagster._grpc.client import DagsterGrpcClient  # noqa: PLC0415  gRPC only where it is used
 
     try:
         sync_list_repositories_grpc(DagsterGrpcClient(host="127.0.0.1", port=port))

@@ -230,9 +230,8 @@ def cancel_run_of(run: dg.DagsterRun, services: Services) -> None:
     run_id = run_id_of(run)
     if run_id is None:
         return
-    with suppress(
-        ConflictError, NotFoundError
-    ):  # the run has ended, was only planned, or does not exist
+    # The run has ended, was only planned, or does not exist.
+    with suppress(ConflictError, NotFoundError):
         cancel_run(run_id, database=services.database, clock=services.clock, actor="dagster")
 
 

@@ -66,8 +66,8 @@ def job_named(name: str) -> dg.JobDefinition:
 def execute(keys: Sequence[str]) -> bool:
     """Whether every job succeeded. Without DAGSTER_HOME, Dagster stores nothing about the runs."""
     from automation_pipeline.bootstrap import services  # noqa: PLC0415  only here
-    from automation_pipeline.orchestration.job_registry import run_request  # noqa: PLC0415  the same
-    from automation_pipeline.storage.run_requests import NewRunRequest, filed_requests  # noqa: PLC0415  the same
+    from automation_pipeline.orchestration.job_registry import run_request  # noqa: PLC0415  only where it is used
+    from automation_pipeline.storage.run_requests import NewRunRequest, filed_requests  # noqa: PLC0415  only where it is used
 
     with services().database.reading() as session:
         filed = filed_requests(session, keys)

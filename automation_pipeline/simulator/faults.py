@@ -8,10 +8,11 @@ from typing import Any, cast
 
 from automation_pipeline.simulator.endpoint import Endpoint
 
+# These send half of the body. Then the connection ends, or stays silent.
 BROKEN_OFF = (
     "cut_short",
     "stalled",
-)  # half of the body, and then the end of the connection or silence
+)
 MODEL_BODIES = (
     "content_not_json",
     "content_reasoned",

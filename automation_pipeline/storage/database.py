@@ -411,7 +411,7 @@ def _translate(error: DatabaseError) -> AutomationError | None:
     if isinstance(code, int) and code in _SQLITE_REFUSALS:
         return PermanentError(f"{_SQLITE_REFUSALS[code]} ({reason}).")
     if code in _FULL:
-        message = f"The database cannot grow: make room on its disk ({reason})."
+        message = f"The database cannot grow: free space on its disk ({reason})."
         return DatabaseFullError(message, retry_after_seconds=FULL_DISK_WAIT_SECONDS)
     if code == "42P01" or "no such table" in reason:
         return DatabaseNotReadyError("The database has no tables yet: run `automation db upgrade`.")
@@ -421,9 +421,8 @@ def _translate(error: DatabaseError) -> AutomationError | None:
         )
     if isinstance(code, str) and code in _TEMPORARY:
         return DatabaseBusyError(f"The database {_TEMPORARY[code]}: {reason}.")
-    is_unreachable = (
-        isinstance(error, OperationalError) and code != sqlite3.SQLITE_ERROR
-    )  # wrong SQL, to SQLite's driver
+    # SQLite's driver reports wrong SQL with the code SQLITE_ERROR.
+    is_unreachable = isinstance(error, OperationalError) and code != sqlite3.SQLITE_ERROR
     return (
         DatabaseUnreachableError(f"The database does not answer: {reason}.")
         if is_unreachable

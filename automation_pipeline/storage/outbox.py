@@ -335,9 +335,8 @@ def _blocking_events(but: str, now: ScalarSelect[datetime]) -> Subquery:
 def lock_publishing(session: Session) -> None:
     """Until its transaction ends, only this process claims events or hands them back. SQLite has
     only one writer."""
-    if is_postgres(
-        session
-    ):  # a separate statement, so that the next one sees what the previous holder committed
+    # A separate statement, so that the next one sees what the previous holder committed.
+    if is_postgres(session):
         session.execute(select(func.pg_advisory_xact_lock(_TURN)))
 
 

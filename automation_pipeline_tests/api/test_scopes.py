@@ -130,9 +130,8 @@ class TestAccessToRuns:
             json={"ficheSelection": of_groupes("NORD")["ficheSelection"]},
         )
         nord = login(READ_AND_WRITE, groupes=["NORD"])
-        assert (
-            nord.get(f"{SCHEDULES}/{schedule_id}").json()["data"]["runs"] != []
-        )  # the pending run will use the selection of NORD
+        # The pending run will use the selection of NORD.
+        assert nord.get(f"{SCHEDULES}/{schedule_id}").json()["data"]["runs"] != []
         client.post(f"/api/automation/runs/{run_id}/cancel")
         other = triggered(
             client, schedule_id, overrideFicheSelection=of_groupes("SUD")["ficheSelection"]

@@ -108,9 +108,8 @@ def test_3_fiche_details_that_never_arrive_fail_and_can_stop_later_stages(
     harness.crm.set_sales(SOLD_ON, summary("2"))
     harness.crm.fail_always("2", THROTTLED)
     harness.crm.fail_always("3", THROTTLED)
-    harness.select(
-        harness.open(harness.schedule(ficheSelection=LAST_DAY).id, "dagster-sales")
-    )  # adds fiche 2 to the mirror without details
+    # Adds fiche 2 to the mirror without details.
+    harness.select(harness.open(harness.schedule(ficheSelection=LAST_DAY).id, "dagster-sales"))
     run = harness.run("1", "2", "3", continueOnError=continue_on_error)
     assert (run.status, run.transcriptions_run, run.audits_run) == (
         "partial",

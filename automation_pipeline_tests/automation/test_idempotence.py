@@ -120,9 +120,8 @@ def test_a_crash_during_auditing_keeps_finished_audits(
 ) -> None:
     async def crash_at_nth_call(_prompt: Question) -> None:
         is_the_nth = harness.model.calls == nth
-        await wait_until_async(
-            lambda: is_everything_transcribed(harness)
-        )  # otherwise the crash would also interrupt the call for the other fiche
+        # Otherwise the crash would also interrupt the call for the other fiche.
+        await wait_until_async(lambda: is_everything_transcribed(harness))
         if is_the_nth:
             raise ZeroDivisionError
 

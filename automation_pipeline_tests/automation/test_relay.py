@@ -280,10 +280,11 @@ def test_an_event_that_breaks_the_publisher_is_parked(
     for _ in range(40):
         publish(database, publisher)
         make_due(database)
+    # No other event can show that the publisher works.
     assert publisher.published == [
         "a1",
         "d1",
-    ]  # no other event can show that the publisher works
+    ]
     for number in range(20):
         fill(database, [event(f"later {number}", f"later {number}")])
         publish(database, publisher)

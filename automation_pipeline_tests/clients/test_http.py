@@ -572,9 +572,8 @@ def read_and_then(then: Callable[[asyncio.StreamWriter], None]) -> ServerScript:
 
 def reset(writer: asyncio.StreamWriter) -> None:
     linger = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
-    writer.get_extra_info("socket").setsockopt(
-        1, 13, linger
-    )  # SOL_SOCKET, SO_LINGER: reset the connection on close
+    # SOL_SOCKET, SO_LINGER: reset the connection on close.
+    writer.get_extra_info("socket").setsockopt(1, 13, linger)
     writer.transport.abort()
 
 

@@ -141,11 +141,12 @@ def test_the_due_window_includes_both_of_its_minutes(
 @every_case(
     ("text", "now", "expected"),
     [
+        # In the second pass, the last one was in the first.
         (
             "30 * * * *",
             "2026-10-25T01:10",
             "2026-10-25T00:30",
-        ),  # in the second pass, the last one was in the first
+        ),
         ("30 2 * * *", "2026-10-25T01:10", "2026-10-24T00:30"),
         ("30 2 * * *", "2026-10-25T01:30", "2026-10-25T01:30"),
         ("30 2 * * *", "2026-03-29T00:59", "2026-03-28T01:30"),

@@ -72,10 +72,11 @@ def clone(tmp_path: Path) -> Path:
         if (REPOSITORY / name).is_file():
             (clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPOSITORY / name, clone / name)
+    # `make` would install them again if they were newer.
     for name in (
         "requirements.lock",
         "pyproject.toml",
-    ):  # `make` would install them again if they were newer
+    ):
         os.utime(clone / name, (0, 0))
     (clone / ".venv").symlink_to(sys.prefix)
     (clone / ".venv" / "ready").touch()

@@ -28,7 +28,7 @@ def test_a_run_that_was_backed_up_while_running_ends_and_is_repeated(
             fetched = (
                 "SELECT count(*) AS n FROM automation_run_fiche_results WHERE stage = 'fetched'"
             )
-            before.wait_for(f"SELECT 1 FROM ({fetched}) AS counted WHERE n >= 5")  # noqa: S608  our own words
+            before.wait_for(f"SELECT 1 FROM ({fetched}) AS counted WHERE n >= 5")  # noqa: S608  a constant of this test
             assert before.automation("db", "backup", copy)["bytes"] > 0
         clear_faults(url)
         assert after.automation("db", "restore", copy)["revision"]

@@ -46,9 +46,8 @@ def test_two_synchronisations_at_once_leave_every_fiche_correct_despite_faults(
         both = [system.start(*COMMAND, log=f"sync-{number}.log") for number in range(2)]
         for process in both:
             process.wait(TIMEOUT_SECONDS)
-        for _ in range(
-            3
-        ):  # what failed three times in a row is tried again by repeating the command
+        # What failed three times in a row is tried again by repeating the command.
+        for _ in range(3):
             if system.run(*COMMAND).returncode == 0:
                 break
         rows = system.sql("SELECT fiche_id, details_success, sales_date FROM fiche_cache")

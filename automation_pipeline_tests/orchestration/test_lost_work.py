@@ -136,10 +136,11 @@ def test_only_the_newest_run_of_a_request_counts(
     a_run(instance, "first-8", keys[1], S.FAILURE)
     a_run(instance, "second-7", keys[0], S.CANCELED)
     a_run(instance, "second-8", keys[1], S.STARTED)
+    # Dagster has no run of the last one.
     assert end_lost_audits(instance, services) == [
         keys[0],
         keys[2],
-    ]  # Dagster has no run of the last one
+    ]
 
 
 def reset_to_waiting(harness: AuditHarness) -> None:

@@ -214,9 +214,8 @@ def test_backfill_and_due_jobs_do_not_affect_each_other(data: OrgJobsData, polic
     assert data.job_row(jobs[-1].id).status == ("cancelled" if is_replaced else "pending")
 
 
-@pytest.mark.parametrize(
-    "database_kind", ["postgres"], indirect=True
-)  # SQLite locks the whole database, not single rows
+# SQLite locks the whole database, not single rows.
+@pytest.mark.parametrize("database_kind", ["postgres"], indirect=True)
 def test_locked_schedule_does_not_end_the_tick(
     data: OrgJobsData, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,9 +164,8 @@ def test_a_trickling_answer_is_complete_after_its_time(
     address = audio_url(simulator)
     whole = simulator.get(address).content
     fault(simulator, {"route": "audio", "trickle_seconds": 1.5})
-    answer = simulator.get(
-        address, timeout=1.4
-    )  # a read timeout, which a slow answer does not reach
+    # A read timeout, which a slow answer does not reach.
+    answer = simulator.get(address, timeout=1.4)
     assert answer.content == whole
     assert answer.elapsed.total_seconds() > 1.49
     assert simulator.get("/health").status_code == 200

@@ -210,9 +210,8 @@ def test_a_held_claim_is_extended_past_its_ttl_and_released_at_the_end(
     async def hold() -> None:
         async with claims.hold("work", "anna", LONG) as claim:
             for _ in range(5):
-                assert await claims.extend_soon(
-                    claim, LONG / 4
-                )  # time passes for the database as well
+                # Time passes for the database as well.
+                assert await claims.extend_soon(claim, LONG / 4)
                 advance_time(LONG / 4)
                 await wait_until_async(lambda: seconds_left(claims) > LONG / 2)
 

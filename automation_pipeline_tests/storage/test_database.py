@@ -86,7 +86,7 @@ INSERT = "INSERT INTO rate_limits (key, paid_until) VALUES (hex(zeroblob(100000)
         (
             DatabaseFullError,
             "max_page_count = 1",
-            "The database cannot grow: make room on its disk (database or disk is full).",
+            "The database cannot grow: free space on its disk (database or disk is full).",
         ),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_deadlock_or_serialization_failure_is_a_transient_error(
 def test_a_postgres_with_a_full_disk_is_a_database_full_error(database: Database) -> None:
     raising = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
     assert statement_fails(database, DatabaseFullError, raising).startswith(
-        "The database cannot grow: make room"
+        "The database cannot grow: free space"
     )
 
 

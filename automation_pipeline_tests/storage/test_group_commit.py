@@ -250,7 +250,7 @@ def test_a_closed_event_loop_does_not_affect_other_writes(
 
     async def leave_behind() -> None:
         asyncio.create_task(database.write(blocker.write))  # noqa: RUF006  left behind on purpose
-        asyncio.create_task(database.write(partial(beat, "left behind"), even_if_cancelled=True))  # noqa: RUF006  the same
+        asyncio.create_task(database.write(partial(beat, "left behind"), even_if_cancelled=True))  # noqa: RUF006  left behind on purpose
         await asyncio.sleep(0)
 
     asyncio.run(leave_behind())

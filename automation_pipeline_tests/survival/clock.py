@@ -22,7 +22,7 @@ def shift_clock(database: Database, seconds: float) -> None:
                 [f"{number} = {number} - {seconds}"] if number else []
             )
             if changes:
-                session.execute(text(f"UPDATE {table.name} SET {', '.join(changes)}"))  # noqa: S608  our own names
+                session.execute(text(f"UPDATE {table.name} SET {', '.join(changes)}"))  # noqa: S608  names from the tables module
 
 
 def _earlier(column: "Column[object]", dialect: str, seconds: float) -> str | None:

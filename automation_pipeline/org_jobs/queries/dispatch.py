@@ -132,7 +132,7 @@ def _candidate(
     except InvalidInputError as error:
         return OrgDueCandidate(row, fault=str(error))
     assert row.next_scheduled_for is not None  # noqa: S101  a due schedule has both
-    assert row.next_run_at is not None  # noqa: S101  the same
+    assert row.next_run_at is not None  # noqa: S101  a due schedule has both
     is_off = server is not None and not server.is_enabled
     maintained = [organisation.maintenance_until, None if host is None else host.maintenance_until]
     seen_at = None if host is None else host.last_seen_at

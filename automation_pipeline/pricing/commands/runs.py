@@ -262,7 +262,7 @@ def start(
     For example: automation pricing runs start 3 --wait"""
     run = start_rule(rule_id, force=force)
     _print_requested(
-        run, f"Run {run.id} of rule {rule_id} is asked for", wait=wait, as_json=as_json
+        run, f"Run {run.id} of rule {rule_id} is requested", wait=wait, as_json=as_json
     )
 
 

@@ -135,12 +135,13 @@ IDS_PER_PRODUCT = 10_000
 MOST_PRODUCTS, MOST_VARIANTS_PER_PRODUCT, MOST_VARIANTS = 50_000, 2_048, 200_000
 LOWEST_CENTS, HIGHEST_CENTS = 199, 29_999
 ENDINGS = (99, 99, 99, 90, 95, 50, 0, 49)
+# In cents, for every variant whose number is a multiple of ODD_EVERY.
 ODD_PRICES = (
     0,
     1,
     1703,
     9999_99,
-)  # in cents, for every variant whose number is a multiple of ODD_EVERY
+)
 ODD_EVERY = 41
 DRAFT_EVERY, ARCHIVED_EVERY = 12, 15
 

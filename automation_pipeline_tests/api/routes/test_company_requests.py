@@ -118,10 +118,11 @@ def test_a_slow_enrichment_continues_in_the_background(
     gate.set()
     wait_until(lambda: not companies.get(one).json()["enrichment_running"])
     assert companies.get(one).json()["request"]["enrichment_status"] == "SUCCESS"
+    # The second request looks up its establishment.
     assert search.calls == [
         (SIREN, None),
         (SIREN, "55203253400646"),
-    ]  # the second request looks up its establishment
+    ]
 
 
 def test_a_fresh_company_is_returned_without_a_call(

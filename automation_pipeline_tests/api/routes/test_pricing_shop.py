@@ -145,10 +145,11 @@ def test_price_changes_are_listed_in_order_and_can_be_filtered(
     second = harness.work(
         harness.queued_run(harness.rule(project_id="shoes", selector={"sku": "SKU-1-1"}))
     )
+    # Products are written concurrently, in any order.
     of_both, of_second = (
         [("101", 900), ("201", 900)],
         [("101", 810)],
-    )  # products are written concurrently, in any order
+    )
     everything = listed(pricing, {})
     assert (sorted(everything[:2]), everything[2:]) == (of_both, of_second)
     for query, expected in (

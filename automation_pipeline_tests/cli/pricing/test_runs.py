@@ -183,7 +183,7 @@ def test_starting_a_rule_plans_and_applies_it(
     assert commands.json("runs", "start", rule_id, "--wait")["status"] == "APPLIED"
     assert shop.call_count("write") == 2
     result = commands.text("runs", "start", rule_id)
-    assert result == "Run 2 of rule 1 is asked for: `automation pricing runs watch 2` follows it."
+    assert result == "Run 2 of rule 1 is requested: `automation pricing runs watch 2` follows it."
     assert commands.json("runs", "show", "2")["wish"] == "apply"
     assert commands.refused("runs", "start", rule_id).startswith(
         "Run 2 of pricing rule 1 waits to be applied"

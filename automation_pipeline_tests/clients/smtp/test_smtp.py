@@ -135,7 +135,7 @@ def test_an_untrusted_certificate_is_a_permanent_error(tls: ssl.SSLContext) -> N
     for first in (False, True):
         with running_mail_server(FakeMailServer(tls=tls, tls_first=first)) as mail_server:
             error = refusal(mail_client(mail_server, secure=first))
-        assert str(error) == "The mail server's certificate is not one that we trust"
+        assert str(error) == "The mail server's certificate is not trusted"
         assert isinstance(error, PermanentError)
         assert mail_server.mails == []
 

@@ -212,9 +212,8 @@ def test_only_an_equal_result_is_a_repetition(
     end = attempt_end(make_report(first, attempt_no), is_cancel_wanted=is_cancel_wanted)
     past = PastAttempt(end.status, end.error_code, was_reported=True)
     verdict = verdict_on(make_report(second, attempt_no), attempt_no, 1, past)
-    was_unwanted = (
-        end.error_code == UNWANTED_CANCEL and second is AgentStatus.FAILED
-    )  # it was stored as a failure
+    # It was stored as a failure.
+    was_unwanted = end.error_code == UNWANTED_CANCEL and second is AgentStatus.FAILED
     is_same = first is second or was_unwanted
     assert verdict is (ReportVerdict.SAME if is_same else ReportVerdict.OTHER)
 

@@ -91,10 +91,11 @@ def test_invalid_or_secret_address_is_refused(url: object) -> None:
         ("http://h:3000/hook", ("http://h:3000",)),
         ("http://127.0.0.1:3000/", ("http://127.0.0.1:3000/",)),
         ("https://LOCALHOST/", ("https://localhost:443",)),
+        # The listed origins are exceptions, not the only ones.
         (
             "https://example.com/",
             ("http://h:3000",),
-        ),  # the listed origins are exceptions, not the only ones
+        ),
     ],
 )
 def test_public_or_listed_address_is_accepted(url: str, listed: tuple[str, ...]) -> None:

@@ -196,12 +196,13 @@ def test_invented_quotations_depend_on_the_seed() -> None:
             ["dernière chance"],
             ["NON_APPLICABLE"],
         ),
+        # Too short for a quotation.
         (
             ["IBAN ?", "oui"],
             ["L'IBAN est demandé"],
             ["IBAN"],
             ["ABSENT"],
-        ),  # too short for a quotation
+        ),
         (["Rien à signaler de plus ici."], ["Tout est dit"], [], ["ABSENT"]),
     ],
 )
