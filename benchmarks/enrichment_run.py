@@ -31,7 +31,7 @@ from automation_pipeline.storage.outbox import OutboxRow
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "demo"))
 
-from outside import environment, simulator  # noqa: E402  demo/ is no package
+from simulated_systems import environment, simulator  # noqa: E402  demo/ is not a package
 
 AT_ONCE = 8
 MOST = 1.25

@@ -24,7 +24,7 @@ import httpx
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "demo"))
 
-from outside import environment, simulator  # noqa: E402  demo/ is no package
+from simulated_systems import environment, simulator  # noqa: E402  demo/ is not a package
 
 MAXIMUM = 2000
 CHUNK = 250

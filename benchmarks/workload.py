@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any  # the answers are JSON, read as it comes
+from typing import Any  # the answers are JSON, which this module does not validate
 
 import httpx
 

@@ -1,5 +1,5 @@
-"""`make dev`: Dagster's UI and daemon and the HTTP API beside the simulator, in one terminal.
-Ctrl-C ends all of it."""
+"""`make dev`: runs Dagster's UI and daemon, the HTTP API and the simulator in one terminal. Ctrl-C ends
+all of them."""
 
 import argparse
 import re
@@ -12,14 +12,14 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-from outside import LLM_KEY, SHOP_TOKEN, SPEECH_KEY, TOKEN, environment, simulator
+from simulated_systems import LLM_KEY, SHOP_TOKEN, SPEECH_KEY, TOKEN, environment, simulator
 
 
 def main() -> int:
     options = parse()
-    # A shell that starts this in the background has SIGINT ignored, by the children too.
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ending, signal.default_int_handler)
+    # A background job of a shell ignores SIGINT, and so do its children.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         with simulator("--port", options.simulator_port) as address:
             return work(address, options)
@@ -35,12 +35,12 @@ def work(address: str, options: argparse.Namespace) -> int:
         say(f"Dagster    http://127.0.0.1:{options.port}")
         say(f"HTTP API   {url}, described at {url}/docs")
         say(f"Simulator  {address}")
-        say("In another terminal, `automation` works with the database here after")
+        say("To use `automation` in another terminal with this database:")
         say(f"  export FICHE_API_BASE_URL={address} FICHE_API_AUTH_TOKEN={TOKEN}")
         say(f"  export ELEVENLABS_BASE_URL={address} ELEVENLABS_API_KEY={SPEECH_KEY}")
         say(f"  export LLM_BASE_URL={address}/v1 LLM_API_KEY={LLM_KEY}")
         say(f"  export SHOP_API_BASE_URL={address} SHOP_API_TOKEN={SHOP_TOKEN}")
-        say("or, from wherever it is, with the API after")
+        say("To use `automation` on any machine through the API:")
         say(f"  export AUTOMATION_API_URL={url} AUTOMATION_API_TOKEN={token}")
         return dagster(variables, options.port)
 
@@ -52,10 +52,10 @@ def api(variables: Mapping[str, str], port: str) -> Generator[str]:
     environment_ = {"LOG_LEVEL": "warning", **variables}
     with subprocess.Popen(command, env=environment_, stdout=subprocess.PIPE, text=True) as process:
         try:
-            said = process.stdout.readline() if process.stdout else ""
-            found = re.search(r"http://\S+", said)
+            output = process.stdout.readline() if process.stdout else ""
+            found = re.search(r"http://\S+", output)
             if found is None:
-                raise SystemExit("The HTTP API did not start; --api-port says another port.")
+                raise SystemExit("The HTTP API did not start: try another port with --api-port.")
             threading.Thread(
                 target=shutil.copyfileobj, args=(process.stdout, sys.stdout), daemon=True
             ).start()
@@ -71,8 +71,8 @@ def dagster(variables: Mapping[str, str], port: str) -> int:
         try:
             return process.wait()
         finally:
-            # On Ctrl-C the terminal has told Dagster already; asking twice is harmless, not asking
-            # is not.
+            # On Ctrl-C, the terminal has already sent this signal to Dagster. After another error it has
+            # not, and a second signal is harmless.
             process.send_signal(signal.SIGINT)
             process.wait()
 

@@ -1,5 +1,5 @@
-"""`make demo`: one automation run from nothing to its outcome, by the commands that an operator
-would type."""
+"""`make demo`: executes one automation run in a new database, with the commands that an operator would
+use."""
 
 import json
 import os
@@ -10,21 +10,21 @@ import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
 
-from outside import environment, simulator
+from simulated_systems import environment, simulator
 
 HERE = Path(__file__).parent
-ROOM = Path(".automation/demo")
-DATABASE = ROOM / "automation.db"
-LOG = ROOM / "dagster.log"
+FOLDER = Path(".automation/demo")
+DATABASE = FOLDER / "automation.db"
+LOG = FOLDER / "dagster.log"
 
 
 def main() -> int:
-    shutil.rmtree(ROOM, ignore_errors=True)
-    ROOM.mkdir(parents=True)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
     with simulator("--port", "0", "--exact") as address:
-        say(f"The outside world is played at {address}.")
+        say(f"The simulator of the external systems runs at {address}.")
         variables = environment(
-            address, DATABASE_URL=f"sqlite:///{DATABASE}", AUTOMATION_REPORTS_DIR=str(ROOM)
+            address, DATABASE_URL=f"sqlite:///{DATABASE}", AUTOMATION_REPORTS_DIR=str(FOLDER)
         )
         command(variables, "automation", "db", "upgrade")
         imported = answer(
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def execute(variables: Mapping[str, str], schedule_id: str) -> None:
-    config = ROOM / "run.yaml"
+    config = FOLDER / "run.yaml"
     config.write_text(f"ops:\n  open_run:\n    config:\n      schedule_id: {schedule_id}\n")
     job = [
         "dagster",
@@ -65,18 +65,18 @@ def show_outcome(variables: Mapping[str, str]) -> int:
     run_id = answer(variables, "automation", "runs", "list")["runs"][0]["id"]
     subprocess.run(["automation", "runs", "show", run_id], env=variables, check=True)
     report = Path(answer(variables, "automation", "runs", "report", run_id)["file"]).resolve()
-    say(f"The report is {report.as_uri()}, Dagster's own log {LOG}.")
+    say(f"The report is {report.as_uri()}, and Dagster's log is {LOG}.")
     if sys.stdout.isatty() and (os.environ.get("DISPLAY") or sys.platform == "darwin"):
         webbrowser.open(report.as_uri())
     if as_expected(answer(variables, "automation", "runs", "show", run_id)):
         return 0
-    say("This is not how the demo's data should have ended.")
+    say("The outcome differs from what the demo expects.")
     return 1
 
 
 def as_expected(run: dict) -> bool:
-    """The simulated day has one fiche that its details do not know; fiches fail only for calls
-    without an address."""
+    """Whether exactly one fiche was unknown to the CRM, and fiches failed only because a recording has no
+    address."""
     failed = [fiche for fiche in run["fiches"] if fiche["status"] == "failed"]
     return (
         run["status"] == ("partial" if failed else "completed")
@@ -86,14 +86,14 @@ def as_expected(run: dict) -> bool:
     )
 
 
-def answer(variables: Mapping[str, str], *words: str) -> dict:
-    return json.loads(command(variables, *words, "--json"))
+def answer(variables: Mapping[str, str], *arguments: str) -> dict:
+    return json.loads(command(variables, *arguments, "--json"))
 
 
-def command(variables: Mapping[str, str], *words: str) -> str:
-    ended = subprocess.run(words, env=variables, stdout=subprocess.PIPE, text=True, check=False)
+def command(variables: Mapping[str, str], *arguments: str) -> str:
+    ended = subprocess.run(arguments, env=variables, stdout=subprocess.PIPE, text=True, check=False)
     if ended.returncode != 0:
-        raise SystemExit(f"`{' '.join(words)}` failed.")
+        raise SystemExit(f"`{' '.join(arguments)}` failed.")
     return ended.stdout
 
 

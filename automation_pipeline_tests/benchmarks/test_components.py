@@ -1,4 +1,4 @@
-"""Which bars the measurements of the ground reach, and which fiches the gate is asked about."""
+"""The targets of component measurements, and the batches of fiches that the gate is measured with."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from automation_pipeline_tests.cases import every_case
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 try:
-    import components  # pyright: ignore[reportMissingImports]  # a script's neighbour, no package
+    import components  # pyright: ignore[reportMissingImports]  # a script in the same folder, not a package
 finally:
     del sys.path[0]
 

@@ -92,9 +92,7 @@ def complaint(name: str, text: str) -> str:
         line.removeprefix("ERROR: ") for line in text.splitlines() if line.startswith("ERROR: ")
     ]
     if any(sign in line for line in lines for sign in NOT_THERE):
-        return (
-            f"{name} cannot be installed: the package index has not all that it pins. {lines[-1]}."
-        )
+        return f"{name} cannot be installed: the package index lacks a pinned version. {lines[-1]}."
     return f"{name} cannot be installed: {lines[-1] if lines else 'pip gave no reason'}."
 
 

@@ -1,2 +1,2 @@
--- Dagster's tables beside ours: one dump holds both at the same moment.
+-- Dagster's tables are in the same database as the system's own, so that one dump contains both.
 CREATE SCHEMA dagster;

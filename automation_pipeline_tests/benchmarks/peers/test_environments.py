@@ -1,4 +1,4 @@
-"""Where a peer's environment lives, what names it, and what is said when it cannot be made."""
+"""The virtual environment of a peer: its folder, its name, and the message when it cannot be installed."""
 
 import re
 import runpy
@@ -13,12 +13,12 @@ PEERS = ROOT / "benchmarks" / "peers"
 subject = runpy.run_path(str(PEERS / "environments.py"))
 PIN = re.compile(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==[0-9][A-Za-z0-9.+]*")
 
-AWAY = """WARNING: Retrying after connection broken by 'NewConnectionError: Name or service not known'
+NO_INDEX = """WARNING: Retrying after connection broken by 'NewConnectionError: Name or service not known'
 ERROR: Could not find a version that satisfies the requirement celery==5.7.0 (from versions: none)
 ERROR: No matching distribution found for celery==5.7.0
 """
-GONE = "ERROR: No matching distribution found for celery==99.0\n"
-BROKEN = "Collecting celery\nERROR: Failed building wheel for gevent\n"
+MISSING_VERSION = "ERROR: No matching distribution found for celery==99.0\n"
+FAILED_BUILD = "Collecting celery\nERROR: Failed building wheel for gevent\n"
 
 
 @every_case(
@@ -41,20 +41,20 @@ def test_an_environment_depends_on_its_pins() -> None:
 
 
 @every_case(
-    ("text", "sentence"),
+    ("output", "message"),
     [
         (
-            AWAY,
+            NO_INDEX,
             "celery cannot be installed: the package index does not answer. Its benchmark needs the network once.",
         ),
         (
-            GONE,
+            MISSING_VERSION,
             (
-                "celery cannot be installed: the package index has not all that it pins. "
+                "celery cannot be installed: the package index lacks a pinned version. "
                 "No matching distribution found for celery==99.0."
             ),
         ),
-        (BROKEN, "celery cannot be installed: Failed building wheel for gevent."),
+        (FAILED_BUILD, "celery cannot be installed: Failed building wheel for gevent."),
         ("", "celery cannot be installed: pip gave no reason."),
     ],
 )
@@ -80,8 +80,8 @@ def test_a_ready_environment_is_found_again_without_installing(
 ) -> None:
     monkeypatch.setenv("BENCH_PEERS_HOME", str(tmp_path))
     requirements = (PEERS / "celery" / "requirements.txt").read_text()
-    room = tmp_path / subject["folder"]("celery", requirements)
-    room.mkdir()
-    (room / "ready").touch()
-    assert subject["python_of"]("celery") == room / "bin" / "python"
-    assert sorted(path.name for path in room.iterdir()) == ["ready"]
+    folder = tmp_path / subject["folder"]("celery", requirements)
+    folder.mkdir()
+    (folder / "ready").touch()
+    assert subject["python_of"]("celery") == folder / "bin" / "python"
+    assert sorted(path.name for path in folder.iterdir()) == ["ready"]

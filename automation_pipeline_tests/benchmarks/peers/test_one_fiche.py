@@ -1,5 +1,5 @@
-"""How a peer without an event loop runs the coroutines of the workload, and what it leaves
-behind."""
+"""How a peer without an event loop runs the coroutines of the workload, and the results that it
+stores."""
 
 import asyncio
 import importlib.util
@@ -22,10 +22,10 @@ OUTCOME = ("700000000", 2, 891, "BON")
 
 
 def test_a_coroutine_without_awaits_ends_at_once() -> None:
-    async def over() -> int:
+    async def immediate() -> int:
         return 7
 
-    assert subject.at_once(over()) == 7
+    assert subject.at_once(immediate()) == 7
 
 
 def test_a_coroutine_that_waits_for_a_loop_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Starts the simulator for as long as something else runs, and knows how to reach it."""
+"""Runs the simulator, and sets the environment variables that make commands use it."""
 
 import os
 import re
@@ -12,7 +12,7 @@ LLM_KEY = "sim-llm-key"
 SHOP_TOKEN = "sim-shop-token"
 INPI_USERNAME, INPI_PASSWORD = "sim-inpi@exemple.test", "sim-inpi-password"
 ENTREPRISE_TOKEN = "sim-entreprise-token"
-PUBLIC_BODY = "13002526500013"  # in whose name API Entreprise is asked
+PUBLIC_BODY = "13002526500013"  # the SIRET that calls of API Entreprise name as their recipient
 
 
 @contextmanager
@@ -31,9 +31,9 @@ def simulator(*options: str) -> Generator[str]:
 
 
 def environment(address: str, **more: str) -> Mapping[str, str]:
-    """Variables that make the simulator the outside world of a command."""
+    """The environment variables of a command that uses the simulator for all external systems."""
     return {
-        # Another machine's API is not what is to be shown here.
+        # Without these variables, which would make `automation` use the API of another machine.
         **{
             name: value
             for name, value in os.environ.items()
@@ -55,7 +55,7 @@ def environment(address: str, **more: str) -> Mapping[str, str]:
         "API_ENTREPRISE_BASE_URL": f"{address}/registries/entreprise",
         "API_ENTREPRISE_TOKEN": ENTREPRISE_TOKEN,
         "API_ENTREPRISE_RECIPIENT": PUBLIC_BODY,
-        # The simulator has no caps: nobody needs to wait for it.
+        # The simulator has no rate limits.
         "TRANSCRIPTION_ELEVENLABS_RATE_LIMIT_PER_MINUTE": "6000",
         "LLM_RATE_LIMIT_PER_MINUTE": "60000",
         **more,
