@@ -62,8 +62,7 @@ class WorkLoop:
         work_with_metrics = self.counted(work)
         try:
             return self._loop.run(work_with_metrics, context=copy_context())
-        except BaseException:
-            # Even after an interrupt, no task may stay in the loop for the next call to resume.
+        except BaseException:  # after an interrupt too, no task may stay in the loop
             end_tasks(self._loop.get_loop(), work_with_metrics)
             raise
 
