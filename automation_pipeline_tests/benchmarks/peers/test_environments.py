@@ -58,8 +58,8 @@ def test_an_environment_depends_on_its_pins() -> None:
         ("", "celery cannot be installed: pip gave no reason."),
     ],
 )
-def test_a_failed_installation_is_reported_in_one_sentence(text: str, sentence: str) -> None:
-    assert subject["complaint"]("celery", text) == sentence
+def test_a_failed_installation_is_reported_in_one_sentence(output: str, message: str) -> None:
+    assert subject["complaint"]("celery", output) == message
 
 
 def test_an_unknown_peer_is_refused_with_the_known_names() -> None:
