@@ -102,7 +102,7 @@ def test_a_broad_except_states_its_reason() -> None:
     assert offending_lines([*MODULES, *TEST_MODULES], broad.search) == []
 
 
-def test_metadata_of_dagster_is_made_in_one_module() -> None:
+def test_metadata_of_dagster_is_created_in_one_module() -> None:
     """It makes plain values: Dagster cannot store a member of an enum, and the step would fail
     after its work."""
     makes = re.compile(r"\bMetadataValue\.[a-z]|\b[A-Z][a-z]+MetadataValue\(")

@@ -111,7 +111,7 @@ def everywhere(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from everywhere(item, f"{path}.{key}")
 
 
-def test_the_chart_knows_every_key() -> None:
+def test_every_configured_key_exists_in_the_chart() -> None:
     assert VALUES.keys() == CHART.keys() | PLAIN
     assert {
         name: unknown for name, known in CHART.items() if (unknown := VALUES[name].keys() - known)

@@ -79,11 +79,11 @@ def services(seconds: float) -> Services:
     return Services(Settings(API_TIMEOUT_SECONDS=seconds))
 
 
-def test_done_in_time_returns_the_result() -> None:
+def test_work_within_the_time_limit_returns_its_result() -> None:
     assert run_with_timeout(asyncio.sleep(0, "done"), services(600)) == "done"
 
 
-def test_done_in_time_propagates_exceptions() -> None:
+def test_exceptions_of_work_within_the_time_limit_are_raised() -> None:
     async def fail() -> None:
         raise TransientError("The shop is away.")
 
@@ -91,7 +91,7 @@ def test_done_in_time_propagates_exceptions() -> None:
         run_with_timeout(fail(), services(600))
 
 
-def test_done_in_time_cancels_work_over_the_limit() -> None:
+def test_work_over_the_time_limit_is_cancelled() -> None:
     ends: list[str] = []
 
     async def hang() -> None:

@@ -180,7 +180,7 @@ def test_a_truncated_answer_is_requested_again(harness: AuditHarness) -> None:
     assert "coupée" in harness.model.questions[-1].messages[-1].content
 
 
-def test_without_gating_an_invented_quotation_stands(harness: AuditHarness) -> None:
+def test_without_gating_an_invented_quotation_is_kept(harness: AuditHarness) -> None:
     harness.set_options(gating=GatingOptions(enabled=False))
     harness.model = FakeLanguageModel(
         lambda question: step_answer(question, quotation="je jure que cela a été dit")

@@ -858,7 +858,7 @@ def test_a_lost_run_is_requested_again_until_three_attempts_made_no_progress(
     assert [tuple(row) for row in requests] == [("automation-run-1", 6)]
 
 
-def test_a_launch_that_never_began_does_not_count_as_an_attempt_without_progress(
+def test_a_launch_that_never_started_does_not_count_as_an_attempt_without_progress(
     database: Database, clock: FakeClock
 ) -> None:
     request_run(make_schedule(database, clock).id, database=database, clock=clock)

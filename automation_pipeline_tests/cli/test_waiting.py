@@ -339,7 +339,7 @@ class RecordingWorker(FakeWorker):
         self.calls.append("close")
 
 
-def test_here_does_the_waiting_requests_in_this_process(
+def test_the_here_option_executes_waiting_requests_in_this_process(
     probe: FakeProbe, clock: FakeClock, pauses: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers: list[RecordingWorker] = []

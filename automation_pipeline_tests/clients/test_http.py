@@ -435,7 +435,7 @@ def test_connections_are_reused_per_origin_and_tls_name_and_evicted_for_others()
     asyncio.run(go())
 
 
-def test_one_value_per_event_loop() -> None:
+def test_each_event_loop_has_its_own_value() -> None:
     values = PerLoop(object)
 
     async def visit() -> object:

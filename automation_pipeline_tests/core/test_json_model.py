@@ -211,7 +211,7 @@ def test_a_day_round_trips_and_stays_a_date(day: date) -> None:
 @given(
     st.one_of(st.dates(), st.datetimes(), st.datetimes(timezones=st.timezones())), st.timezones()
 )
-def test_the_end_of_a_moment_is_after_its_begin(moment: date, zone: ZoneInfo) -> None:
+def test_the_end_of_a_moment_is_after_its_start(moment: date, zone: ZoneInfo) -> None:
     first, after = begin_of(moment, zone), end_of(moment, zone)
     assert first < after or after.year in {1, 9999}
     assert first.tzinfo is UTC

@@ -86,7 +86,7 @@ def test_a_schedule_with_every_day_excluded_is_never_due() -> None:
         ({"window_start": "08:00", "window_end": "20:00", "window_policy": "FILTER"}, "08 08:00"),
     ],
 )
-def test_a_schedule_of_every_minute_goes_on_after_adjacent_excluded_days(
+def test_a_schedule_of_every_minute_continues_after_adjacent_excluded_days(
     window: dict[str, Any], expected: str
 ) -> None:
     first = date(2026, 5, 5)

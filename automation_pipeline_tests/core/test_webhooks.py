@@ -100,7 +100,7 @@ def test_a_permanent_error_fails_and_a_transient_one_is_retried() -> None:
     )
 
 
-def test_an_insisting_policy_retries_rejected_deliveries_up_to_its_attempts() -> None:
+def test_a_policy_can_retry_refused_deliveries_up_to_its_attempts() -> None:
     retries_refusals = DeliveryPolicy(attempts=2, retries_refusals=True)
     assert after_answer(WebhookAnswer(404, ""), 1, retries_refusals).status is PENDING
     assert after_answer(WebhookAnswer(404, ""), 2, retries_refusals).status is FAILED

@@ -70,7 +70,7 @@ def range_job(api: httpx.Client, day: object) -> str:
     return asked["meta"]["backgroundJobId"]
 
 
-def test_the_colour_of_every_job_is_that_of_its_outcome(
+def test_dagster_shows_every_job_with_the_status_of_its_outcome(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     ordinary = [fiche.id for fiche in fiches if fiche.kind is Kind.ORDINARY]

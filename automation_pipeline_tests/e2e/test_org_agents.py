@@ -94,7 +94,7 @@ def test_an_agent_that_returns_too_late_does_not_end_its_job_twice(
     assert host.status(job_id) == "success"
 
 
-def test_the_agent_of_the_manual_behaves_as_documented(
+def test_the_documented_agent_behaves_as_documented(
     installation: Installation, tmp_path: Path
 ) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", MANUAL.read_text(), flags=re.DOTALL)

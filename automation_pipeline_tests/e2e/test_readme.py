@@ -90,7 +90,7 @@ def test_every_block_of_the_readme_is_executed_or_listed_as_exempt() -> None:
 
 
 @pytest.mark.timeout(1500)
-def test_the_tour_ends_as_the_readme_states(clone: Path) -> None:
+def test_the_commands_of_the_readme_have_the_documented_results(clone: Path) -> None:
     script = "\n".join(
         [
             AT_A_TERMINAL,

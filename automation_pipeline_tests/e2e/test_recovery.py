@@ -139,7 +139,7 @@ SEED = int(environ.get("SEED", "0"))
 @pytest.mark.parametrize(
     "moments", [("QUEUED",), ("STARTED", Random(SEED).choice(OPS), "finalise_run")]
 )
-def test_a_run_whose_host_is_lost_again_and_again_ends_with_an_outcome_per_fiche(
+def test_a_run_whose_host_is_lost_repeatedly_ends_with_an_outcome_per_fiche(
     moments: tuple[str, ...], new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     system = new_system(kind="sqlite")
@@ -158,7 +158,7 @@ def test_a_run_whose_host_is_lost_again_and_again_ends_with_an_outcome_per_fiche
     assert run["selectedFiches"] == run["successfulFiches"] == len(ids)
 
 
-def test_a_killed_job_execute_does_not_block_its_schedule_and_a_daemon_takes_it_up_again(
+def test_a_killed_job_execute_does_not_block_its_schedule_and_a_daemon_resumes_it(
     new_system: NewSystem, fiches: tuple[Fiche, ...]
 ) -> None:
     with running_simulator("--exact", "--fiches-per-day", "24", "--latency", "3") as provider:

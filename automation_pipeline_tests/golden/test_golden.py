@@ -11,7 +11,7 @@ LONGEST_DIFF = 200
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_public_surface_is_the_accepted_one(name: str) -> None:
+def test_the_public_surface_matches_the_golden_files(name: str) -> None:
     accepted, present = (FOLDER / name).read_text(encoding="utf-8"), DOCUMENTS[name]()
     if accepted != present:
         lines = difflib.unified_diff(

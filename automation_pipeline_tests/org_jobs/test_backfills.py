@@ -154,7 +154,7 @@ def test_backfill_ends_with_its_last_job(data: OrgJobsData) -> None:
     assert over.finished_at == data.now
 
 
-def test_more_than_the_limit_is_refused_whole(data: OrgJobsData) -> None:
+def test_a_backfill_over_the_limit_is_refused_as_a_whole(data: OrgJobsData) -> None:
     schedule = data.schedule()
     for dry in (True, False):
         with pytest.raises(InvalidInputError) as refused:

@@ -126,7 +126,7 @@ def test_suspending_pauses_the_active_schedules(data: OrgJobsData) -> None:
     assert len(data.audit(ORG)) == 1
 
 
-def test_suspending_leaves_other_states_alone(data: OrgJobsData) -> None:
+def test_suspending_does_not_change_other_states(data: OrgJobsData) -> None:
     states = ("PAUSED", "INVALID_CRON", "COMPLETED")
     schedules = {
         state: data.schedule(state=state, enabled=False, pause_reason="By hand") for state in states

@@ -182,7 +182,7 @@ def test_bug_of_a_runner_ends_the_attempt_and_is_raised(
     assert run.error == "An internal error ended it (ValueError): see the log of its worker."
 
 
-def test_run_of_another_worker_is_left_alone(data: OrgJobsData) -> None:
+def test_run_of_another_worker_is_unchanged(data: OrgJobsData) -> None:
     job_id, runner = data.running_job(of_type=SERVICE), LocalWork()
     with pytest.raises(JobRunBusyError):
         work(data, job_id, runner)

@@ -142,7 +142,7 @@ def purge_in_process(url: str) -> None:
     database.dispose()
 
 
-def test_two_rounds_at_once_delete_each_row_once(database: Database) -> None:
+def test_two_concurrent_purges_delete_each_row_once(database: Database) -> None:
     stay = fill_database(database)
     with database.transaction() as session:
         for _ in range(200):
@@ -179,7 +179,7 @@ def test_a_deleted_request_is_not_processed_again(database: Database) -> None:
         assert {request.key for request in offer_waiting(session, limit=100)} == waiting
 
 
-def test_a_table_that_comes_with_the_next_upgrade_holds_nothing_old(database: Database) -> None:
+def test_a_table_that_does_not_exist_yet_has_no_old_rows(database: Database) -> None:
     fill_database(database)
     with database.transaction() as session:
         session.connection().exec_driver_sql("DROP TABLE step_beats")
@@ -187,7 +187,7 @@ def test_a_table_that_comes_with_the_next_upgrade_holds_nothing_old(database: Da
     assert "step_beats" in METADATA.tables
 
 
-def test_a_request_starts_a_round_in_dagster(database: Database) -> None:
+def test_a_request_starts_a_purge_in_dagster(database: Database) -> None:
     key = request_housekeeping(services_of(database))
     with database.transaction() as session:
         [request] = offer_waiting(session, limit=10)

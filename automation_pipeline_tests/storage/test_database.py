@@ -184,7 +184,7 @@ class OnPurposeError(Exception):
     pass
 
 
-def test_as_one_commits_all_transactions_together(database: Database) -> None:
+def test_a_single_transaction_commits_all_inner_ones_together(database: Database) -> None:
     with database.single_transaction():
         beat(database, "one")
         assert beats(database) == 1
@@ -193,7 +193,7 @@ def test_as_one_commits_all_transactions_together(database: Database) -> None:
     assert beats(database) == 2
 
 
-def test_as_one_rolls_everything_back_on_failure(database: Database) -> None:
+def test_a_failure_rolls_back_the_whole_single_transaction(database: Database) -> None:
     def broken() -> None:
         with database.single_transaction():
             beat(database, "one")
@@ -204,7 +204,9 @@ def test_as_one_rolls_everything_back_on_failure(database: Database) -> None:
     assert beats(database) == 0
 
 
-def test_a_handled_failure_inside_as_one_rolls_back_only_itself(database: Database) -> None:
+def test_a_handled_failure_in_a_single_transaction_rolls_back_only_itself(
+    database: Database,
+) -> None:
     with database.single_transaction():
         beat(database, "one")
         with pytest.raises(OnPurposeError):
@@ -213,7 +215,7 @@ def test_a_handled_failure_inside_as_one_rolls_back_only_itself(database: Databa
     assert beats(database) == 2
 
 
-def test_transactions_after_as_one_are_independent(database: Database) -> None:
+def test_transactions_after_a_single_transaction_are_independent(database: Database) -> None:
     with database.single_transaction():
         beat(database, "one")
     with pytest.raises(OnPurposeError):
@@ -221,7 +223,7 @@ def test_transactions_after_as_one_are_independent(database: Database) -> None:
     assert beats(database) == 1
 
 
-def test_another_thread_does_not_join_as_one(database: Database) -> None:
+def test_another_thread_does_not_join_a_single_transaction(database: Database) -> None:
     seen: list[int] = []
     with database.single_transaction():
         beat(database, "one")

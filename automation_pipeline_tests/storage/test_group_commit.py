@@ -163,7 +163,7 @@ def test_a_bulk_operation_that_raises_is_retried_per_item(database: Database) ->
     assert names(database) == {"a", "b"}
 
 
-def test_a_bulk_error_is_raised_inside_as_one(database: Database) -> None:
+def test_a_bulk_error_is_raised_in_a_single_transaction(database: Database) -> None:
     def refuse(_session: Session, beats: Sequence[str]) -> list[InvalidInputError]:
         return [InvalidInputError(each) for each in beats]
 
@@ -206,7 +206,9 @@ def test_a_write_cancelled_while_queued_writes_nothing(database: Database) -> No
     assert names(database) == set()
 
 
-def test_a_write_with_anyway_survives_the_cancellation_of_its_task(database: Database) -> None:
+def test_a_write_even_if_cancelled_survives_the_cancellation_of_its_task(
+    database: Database,
+) -> None:
     async def cancelled() -> None:
         blocker = BlockingWrite()
         first = asyncio.create_task(database.write(blocker.write))
@@ -259,7 +261,7 @@ def test_a_closed_event_loop_does_not_affect_other_writes(
     assert names(database) == {"left behind", "later"}
 
 
-def test_a_bulk_write_inside_as_one_joins_its_transaction(database: Database) -> None:
+def test_a_bulk_write_joins_a_single_transaction(database: Database) -> None:
     def write() -> None:
         with database.single_transaction():
             database.write_in_bulk_soon(run_each, partial(beat, "in vain"))

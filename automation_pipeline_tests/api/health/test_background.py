@@ -49,7 +49,7 @@ def test_each_check_outcome_becomes_a_finding(
         (State.NOT_SET, False, False),
     ],
 )
-def test_only_a_failed_required_check_is_trouble(
+def test_only_a_failed_required_check_is_a_problem(
     state: State, required: bool, is_problem: bool
 ) -> None:
     assert Finding("it", state, "", required).is_problem is is_problem

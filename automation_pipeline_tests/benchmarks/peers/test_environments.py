@@ -29,7 +29,9 @@ FAILED_BUILD = "Collecting celery\nERROR: Failed building wheel for gevent\n"
         ({"HOME": "/home/a"}, "/home/a/.cache/automation-pipeline/peers"),
     ],
 )
-def test_environments_live_in_the_cache_of_the_user(environment: dict[str, str], home: str) -> None:
+def test_environments_are_in_the_cache_folder_of_the_user(
+    environment: dict[str, str], home: str
+) -> None:
     assert subject["home"](environment) == Path(home)
 
 
@@ -68,7 +70,7 @@ def test_an_unknown_peer_is_refused_with_the_known_names() -> None:
 
 
 @every_case("name", subject["peers"]())
-def test_a_peer_pins_all_it_needs_and_has_a_contestant(name: str) -> None:
+def test_a_peer_pins_all_requirements_and_has_a_competitor(name: str) -> None:
     lines = (PEERS / name / "requirements.txt").read_text().splitlines()
     wanted = [line for line in lines if line and not line.startswith("#")]
     assert [line for line in wanted if not PIN.fullmatch(line)] == []

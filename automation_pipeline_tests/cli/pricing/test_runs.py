@@ -531,7 +531,7 @@ def test_the_targets_of_a_run_are_counted_by_state(
 
 @every_case("requested", [None, *RunAction])
 @every_case("status", list(PricingRunState))
-def test_a_run_is_over_without_an_active_state_or_an_open_request(
+def test_a_run_has_ended_if_it_is_not_active_and_has_no_open_request(
     clock: FakeClock, status: PricingRunState, requested: RunAction | None
 ) -> None:
     has_work = requested is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}

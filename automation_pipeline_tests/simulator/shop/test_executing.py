@@ -93,7 +93,7 @@ def test_an_empty_bucket_throttles_calls(shop: ShopClient) -> None:
     assert (totals["throttled"], totals["spent"], totals["writes"]) == (2, 20, {number(): 2})
 
 
-def test_of_several_operations_the_named_one_is_executed(shop: ShopClient) -> None:
+def test_the_named_one_of_several_operations_is_executed(shop: ShopClient) -> None:
     both = "query A { shop { name } } query B { shop { currencyCode } }"
     answer = shop.post(
         "/admin/api/2026-10/graphql.json", json={"query": both, "operationName": "B"}

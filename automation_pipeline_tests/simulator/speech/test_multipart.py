@@ -47,7 +47,7 @@ def test_a_form_is_parsed_from_pieces_of_any_size(size: int, content: bytes) -> 
     }
 
 
-def test_of_a_big_file_only_the_head_is_kept_and_the_rest_counted_and_hashed() -> None:
+def test_only_the_head_of_a_big_file_is_kept_and_the_rest_is_counted_and_hashed() -> None:
     piece = bytes(range(256)) * 256
     file = b'--line\r\nContent-Disposition: form-data; name="file"; filename="a;b.mp3"\r\n\r\n'
     part = read([file, *[piece] * 100, b"\r\n--line--\r\n"])["file"]

@@ -61,7 +61,7 @@ def test_with_variation_days_differ_a_little_and_sundays_are_quiet() -> None:
     assert len({count for week in weeks for count in week}) > 5
 
 
-def test_nothing_exists_outside_the_century_of_file_names() -> None:
+def test_days_outside_this_century_have_no_fiches() -> None:
     assert World(7).day(date(1999, 12, 31)) == () == World(7).day(date(2100, 1, 1))
 
 
