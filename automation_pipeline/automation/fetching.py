@@ -55,6 +55,7 @@ from automation_pipeline.storage.database import Database, Session
 from automation_pipeline.storage.history import write_notes
 
 PROGRESS_INTERVAL = timedelta(seconds=2)
+NO_ANSWER = "The CRM had not answered when the time for details ended."
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class _FetchWork:
         why = why_without_details(session, fiche_ids)
         moves: list[LedgerMove] = []
         for each in fiche_ids:
-            message = ": ".join(filter(None, (why[each], self._causes.get(each))))
+            message = f"{why[each]}: {self._causes.get(each, NO_ANSWER)}"
             moves.append(failed_move(each, Reason.FETCH_INCOMPLETE, message))
         record_moves(session, self._ticket.run_id, moves, self._clock.now())
         self.ended.update(move.status for move in moves)
@@ -214,6 +215,7 @@ def settle_fetch(ticket: RunAttempt, *, database: Database, clock: Clock) -> lis
         schedule = run_plan(session, ticket.run_id).schedule
         if row.fetched_at is None:
             row.fetched_at = now
+            record_progress(session, ticket, now)
             counts = vars(tally(session, ticket.run_id, row.selected_fiches))
             failed = counts["failed"]
             row.stopped_after_fetch = failed > 0 and not schedule.continue_on_error
@@ -222,7 +224,6 @@ def settle_fetch(ticket: RunAttempt, *, database: Database, clock: Clock) -> lis
             for reason, ignored in ignored_by_reason(session, row.id).items():
                 message = IGNORED_MESSAGES[reason]
                 write_log(session, row.id, now, "info", message, {"count": ignored})
-            record_progress(session, ticket, now)
             write_notes(session, run_note(as_run(row), "DONE: fiche-details-gate", data=counts))
             if row.stopped_after_fetch:
                 write_log(session, row.id, now, "warning", STOPPED_AFTER_FETCH, {"failed": failed})

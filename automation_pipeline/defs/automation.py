@@ -204,7 +204,12 @@ def finalise_run(
     context.instance.add_run_tags(context.run_id, {STATUS_TAG: str(run.status)})
     for event in asset_events(system, run, assets_of_run(system, run)):
         context.log_event(event)  # pyright: ignore[reportArgumentType]  it accepts evaluations too
-    context.add_output_metadata(run_summary(system, run))
+    summary = run_summary(system, run)
+    context.add_output_metadata(summary)
+    context.log.info(
+        f"Run {run.id} ended {run.status}: {summary['conservation'].value}. "
+        f"`automation runs show {run.id}` has the details."
+    )
 
 
 @dg.job(

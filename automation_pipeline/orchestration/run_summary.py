@@ -6,7 +6,7 @@ from datetime import date
 import dagster as dg
 
 from automation_pipeline.audits.days import audits_of_day, judge_audits
-from automation_pipeline.automation.models.runs import Run, RunStatus
+from automation_pipeline.automation.models.runs import Run, RunStatus, failed_days
 from automation_pipeline.automation.queries.ledger import (
     days_covered,
     failed_fiches,
@@ -34,7 +34,8 @@ MOST_FAILED_FICHES = 100
 
 
 def run_summary(services: Services, run: Run) -> Metadata:
-    """The metadata of `finalise_run`: counts, reasons, failed fiches, and how to get the report."""
+    """The metadata of `finalise_run`: counts, reasons, failed fiches and days, and how to get the
+    report."""
     with services.database.reading() as session:
         reasons = reasons_of_run(session, run.id)
         failed = failed_fiches(session, run.id, MOST_FAILED_FICHES)
@@ -56,6 +57,9 @@ def run_summary(services: Services, run: Run) -> Metadata:
             ),
             "failed_fiches": table(("fiche", "reason", "error"), failed),
             "failed_fiches_shown": shown if run.failed_fiches > len(failed) else None,
+            "failed_days": table(
+                ("day", "error"), ((one["date"], one["error"]) for one in failed_days(run))
+            ),
             "error": run.error_message,
         }
     )

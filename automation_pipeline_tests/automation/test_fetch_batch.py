@@ -21,6 +21,7 @@ from automation_pipeline_tests.fakes.crm import FakeFicheSource
 from automation_pipeline_tests.waiting import advance_time, wait_until_async
 
 BUSY = TransientError("The CRM answered 503.")
+NO_ANSWER = "Fiche not found in cache: The CRM had not answered when the time for details ended."
 
 
 def opened(harness: AutomationHarness, *fiche_ids: str, **fields: Any) -> RunAttempt:
@@ -156,7 +157,7 @@ def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
     run_attempt = opened(harness, "silent", "recovers", "fails", retryFailed=True, maxRetries=1)
     assert harness.fetch(run_attempt) == {"fetched": 1, "failed": 2}
     assert harness.outcomes(run_attempt) == {
-        "silent": Outcome("failed", "fetch_incomplete", "Fiche not found in cache"),
+        "silent": Outcome("failed", "fetch_incomplete", NO_ANSWER),
         "recovers": Outcome("pending"),
         "fails": Outcome(
             "failed", "fetch_failed", "Fiche not found in cache: The CRM answered 503."
@@ -237,7 +238,7 @@ def test_fetches_that_exceed_the_time_budget_fail(harness: AutomationHarness) ->
     assert harness.fetch(run_attempt) == {"fetched": 1, "failed": 1}
     assert harness.outcomes(run_attempt) == {
         "1": Outcome("pending"),
-        "silent": Outcome("failed", "fetch_incomplete", "Fiche not found in cache"),
+        "silent": Outcome("failed", "fetch_incomplete", NO_ANSWER),
     }
 
 

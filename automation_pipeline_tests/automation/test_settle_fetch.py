@@ -62,6 +62,8 @@ def test_settling_decides_which_fiches_continue(
         stopped = "broken" in fiches and not fields.get("continueOnError", True)
         assert (row.fetched_at, row.stopped_after_fetch) == (harness.clock.now(), stopped)
     assert harness.logs(run_attempt).count(FETCHED) == 1
+    after = harness.logs(run_attempt)[harness.logs(run_attempt).index(FETCHED) :]
+    assert not [line for line in after if "progress" in line]
     assert harness.logs(run_attempt).count(STOPPED) == stopped
 
 

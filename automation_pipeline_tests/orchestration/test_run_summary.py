@@ -43,7 +43,22 @@ def test_the_run_summary_has_counts_reasons_and_failed_fiches(services: Services
     assert "| ignored | not_found | 1 |" in str(shown["reasons"])
     assert "| 3 | transcription_incomplete | The call " in str(shown["failed_fiches"])
     assert "failed_fiches_shown" not in shown
+    assert "failed_days" not in shown
     assert shown["report"] == f"automation runs report {run_id}"
+
+
+def test_the_run_summary_shows_the_days_that_could_not_be_read(services: Services) -> None:
+    """Finding 2.5: a run that missed days of its selection ended green without a reason."""
+    assert isinstance(services.clock, FakeClock)
+    run_id = a_reported_run(AuditHarness(services.database, services.clock))
+    days = [{"date": "2026-02-03", "error": "The CRM answered 503."}]
+    with services.database.transaction() as session:
+        row = session.get_one(RunRow, run_id)
+        row.status, row.completed_at = "completed", services.clock.now()
+        row.selection_summary = {"revalidation_failures": days}
+        run = as_run(row)
+    shown = run_summary(services, run)["failed_days"].value
+    assert str(shown).splitlines()[2:] == ["| 2026-02-03 | The CRM answered 503. |"]
 
 
 def test_the_run_summary_shows_how_many_failed_fiches_are_omitted(

@@ -215,7 +215,7 @@ def test_a_transcription_error_of_the_next_batch_fails_no_audit(
 
 
 def test_a_fiche_that_cannot_be_transcribed_does_not_fail_the_step(
-    harness: AutomationHarness,
+    harness: AutomationHarness, capsys: pytest.CaptureFixture[str]
 ) -> None:
     harness.add_to_crm("1", "2")
     harness.automatic()
@@ -235,6 +235,8 @@ def test_a_fiche_that_cannot_be_transcribed_does_not_fail_the_step(
         "transcribe_batch": {"failed": 1},
         "audit_batch": {"successful": 1},
     }
+    summary = "Run 1 ended partial: 2 selected = 1 successful + 1 failed + 0 ignored."
+    assert summary in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("missing", ["runTranscription", "runAudits"])
