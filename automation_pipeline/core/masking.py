@@ -361,9 +361,9 @@ def _cut(text: str, longest: int) -> str:
     return kept + "…"
 
 
-# Spreadsheets treat a cell that starts with one of these as a formula. The last four are full-width
-# characters.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# Spreadsheets treat a cell that starts with one of these as a formula, some of them also after blanks
+# and invisible characters. The last four are full-width characters.
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _MARKUP = re.compile(r"[\\`*\[\]<>#!|~&]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=\bwww)\.|@(?=\w)")
 # Control characters (C0 without the tab, DEL, C1), line separators, and characters that change the
 # direction of text.
@@ -372,7 +372,10 @@ _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 
 def csv_cell(value: object) -> object:
     """Puts an apostrophe before a text that would be a formula. Numbers stay numbers."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    first = next((sign for sign in value if sign.isprintable() and not sign.isspace()), None)
+    return f"'{value}" if first in _FORMULA or value.startswith(("\t", "\r", "\n")) else value
 
 
 def markdown_cell(value: object) -> str:

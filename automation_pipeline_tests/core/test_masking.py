@@ -440,7 +440,8 @@ HOSTILE = "\x1b]0;title\x07 \x9b31m red \x9d0;x\x9c \u202eevil \u2028 line \r ov
 def test_a_csv_cell_is_never_a_formula_and_numbers_are_kept() -> None:
     cases = {
         "=1+1": "'=1+1", "+33 1": "'+33 1", "-2": "'-2", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1",
-        "\n=1": "'\n=1", "＝1": "'＝1", "a=1": "a=1", "": "", "NORD": "NORD", -2: -2, 1.5: 1.5, None: None,
+        "\n=1": "'\n=1", "＝1": "'＝1", " =1": "' =1", "\ufeff+1": "'\ufeff+1", "\xa0\0@1": "'\xa0\0@1",
+        "\tx": "'\tx", " ": " ", "x -1": "x -1", "a=1": "a=1", "": "", "NORD": "NORD", -2: -2, 1.5: 1.5, None: None,
     }  # fmt: skip
     assert {given: csv_cell(given) for given in cases} == cases
 
