@@ -30,6 +30,7 @@ from automation_pipeline.core.errors import (
 )
 from automation_pipeline.core.launching import NotStartedError
 from automation_pipeline.core.logs import configure_logs
+from automation_pipeline.core.masking import visible
 from automation_pipeline.core.settings import load_settings
 
 COMMANDS = (
@@ -282,8 +283,9 @@ def _print_error(
     sentence = " ".join(sentence.split())
     if as_json:
         error = {"code": code, "message": sentence, "details": details or {}}
-        sys.stderr.write(json.dumps({"error": error}, ensure_ascii=False) + "\n")
+        sys.stderr.write(visible(json.dumps({"error": error}, ensure_ascii=False)) + "\n")
     elif sentence:
+        sentence = visible(sentence)
         sys.stderr.write(sentence if sentence.endswith((".", "?")) else f"{sentence}.")
         sys.stderr.write("\n")
     return exit_code

@@ -19,6 +19,7 @@ from rich.text import Text
 from automation_pipeline.cli.operations import HasId
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import JsonModel, as_document
+from automation_pipeline.core.masking import visible
 
 Model = TypeVar("Model", bound=JsonModel)
 Row = TypeVar("Row")
@@ -40,7 +41,13 @@ def write_json(path: Path, document: object) -> None:
 
 
 def _json(document: object) -> str:
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return without_controls(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
+
+
+def without_controls(text: str) -> str:
+    """Replaces control characters by escapes: texts of users and of other systems could otherwise
+    control the terminal. Line breaks stay."""
+    return "\n".join(map(visible, text.replace("\r\n", "\n").split("\n")))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -48,7 +55,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*map(_cell, row))
+        table.add_row(*map(plain_text, row))
     screen.print(table)
 
 
@@ -56,13 +63,16 @@ def print_facts(facts: Mapping[str, object]) -> None:
     table = Table.grid(padding=(0, 2))
     for name, value in facts.items():
         if value is not None:
-            table.add_row(Text(name, "bold"), _cell(value))
+            table.add_row(Text(name, "bold"), plain_text(value))
     screen.print(table)
 
 
-def _cell(value: object) -> Text:
-    """Return a cell that shows the text unchanged: square brackets in it are not mark-up."""
-    return value if isinstance(value, Text) else Text("" if value is None else str(value))
+def plain_text(value: object) -> Text:
+    """The value without mark-up and control characters. Square brackets in it are not mark-up."""
+    if not isinstance(value, Text):
+        return Text("" if value is None else without_controls(str(value)))
+    safe = without_controls(value.plain)
+    return value if safe == value.plain else Text(safe, value.style)
 
 
 def consent(question: str, action: str) -> bool:
@@ -184,7 +194,7 @@ Offset = Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Skip the fi
 
 
 def say(sentence: str) -> None:
-    screen.print(sentence, markup=False, highlight=False)
+    screen.print(without_controls(sentence), markup=False, highlight=False)
 
 
 def compact(**fields: object) -> dict[str, object]:
@@ -267,7 +277,7 @@ def print_fitted_table(
 ) -> None:
     """Print a table that fits the terminal. The columns in `texts` wrap between words; empty columns
     are omitted. If the table does not fit, each row is printed as a block."""
-    lines = [[_cell(value) for value in row] for row in rows]
+    lines = [[plain_text(value) for value in row] for row in rows]
     columns = [
         _Column(name, [line[at] for line in lines], name in texts) for at, name in enumerate(names)
     ]

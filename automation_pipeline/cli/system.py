@@ -21,6 +21,7 @@ from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.operations import Document, only_here, operation
 from automation_pipeline.cli.output import (
     AsJson,
+    plain_text,
     print_json,
     print_result,
     print_table,
@@ -154,7 +155,7 @@ def doctor(*, as_json: AsJson = False) -> None:
         for check in checks:
             state = str(check["state"])
             line = Text(f"{state:<8}", COLOURS[state]) + f" {check['name']:<9} {check['detail']}"
-            screen.print(line)
+            screen.print(plain_text(line))
     if any(check["required"] and check["state"] == "failed" for check in checks):
         raise typer.Exit(1)
 

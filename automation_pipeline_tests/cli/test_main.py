@@ -388,6 +388,19 @@ def test_each_outcome_has_its_exit_code_and_error(
         assert (document["code"], document["message"], document["details"]) == error
 
 
+def test_an_error_contains_no_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = FakeCommand(PermanentError("a\x1b[2J\x9b31mb"))
+    monkeypatch.setattr(typer.main, "get_command", lambda _app: command)
+    main.run(["runs"])
+    assert capsys.readouterr().err == "a\\u001b[2J\\u009b31mb.\n"
+    main.run(["runs", "--json"])
+    document = capsys.readouterr().err
+    assert json.loads(document)["error"]["message"] == "a\x1b[2J\x9b31mb"
+    assert document.strip().isprintable()
+
+
 @every_case(("columns", "width"), [(20, 50), (52, 50), (53, 51), (100, 98), (120, 118), (300, 118)])
 def test_help_is_as_wide_as_the_terminal_within_limits(columns: int, width: int) -> None:
     command = FakeCommand(None)

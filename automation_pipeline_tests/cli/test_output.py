@@ -1,12 +1,14 @@
 """Texts, files and pages that commands print."""
 
 import io
+import json
 import sys
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 import typer
+from rich.text import Text
 
 from automation_pipeline.cli import output
 from automation_pipeline.core.errors import InvalidInputError
@@ -111,6 +113,25 @@ def test_a_table_shows_texts_without_mark_up(capsys: pytest.CaptureFixture[str])
         "zero  0",
         "[bold] 12",
     ]
+
+
+def test_control_characters_cannot_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "a\x1b]0;x\x9b31m\u202e\r\nb"
+    output.print_table(("name",), [(hostile,), (Text(hostile, "red"),)])
+    output.print_facts({"name": hostile})
+    output.say(hostile)
+    shown, last = r"a\u001b]0;x\u009b31m\u202e", "b"
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+        "name",
+        *(shown, last) * 2,
+        f"name  {shown}",
+        f"      {last}",
+        *(shown, last),
+    ]
+    output.print_json({"name": hostile})
+    document = capsys.readouterr().out
+    assert json.loads(document) == {"name": hostile}
+    assert document.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize(("answer", "agrees"), [("y\n", True), ("n\n", False)])

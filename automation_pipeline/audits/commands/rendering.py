@@ -5,7 +5,7 @@ from typing import cast
 
 from rich.text import Text
 
-from automation_pipeline.cli.output import Columns, one_line, print_facts, say, screen
+from automation_pipeline.cli.output import Columns, one_line, plain_text, print_facts, say, screen
 
 Part = Mapping[str, object]
 
@@ -117,13 +117,12 @@ def _transcripts(document: Part) -> str | None:
 
 def _print_points(step: Part) -> None:
     say("")
-    screen.print(Text(step_line(step), "bold"))
+    screen.print(plain_text(Text(step_line(step), "bold")))
     for number, point in enumerate(_list(step, "points_controle"), start=1):
-        screen.print(
-            Text.assemble(
-                f"  {number}. ", coloured(point["statut"]), f"  {one_line(str(point['point']))}"
-            )
+        line = Text.assemble(
+            f"  {number}. ", coloured(point["statut"]), f"  {one_line(str(point['point']))}"
         )
+        screen.print(plain_text(line))
         if point["commentaire"]:
             say(f"     {one_line(str(point['commentaire']))}")
         for citation in _list(point, "citations"):
