@@ -1,7 +1,8 @@
-"""`automation fiches`: show a mirrored fiche, and fetch sales lists and details from the CRM."""
+"""`automation fiches`: list and show mirrored fiches, and fetch sales lists and details from the CRM."""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, cast
 
@@ -9,6 +10,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from automation_pipeline import bootstrap
+from automation_pipeline.audits.queries.documents import fiches_with_audits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
 from automation_pipeline.cli.operations import Document, only_here, operation
@@ -22,12 +24,13 @@ from automation_pipeline.cli.output import (
     say,
     screen,
 )
+from automation_pipeline.core.access import EVERYTHING
 from automation_pipeline.core.clock import days_between
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.scheduling.zones import wall_time, zone
 from automation_pipeline.fiches.mirror import fetch_days, revalidate_days
 from automation_pipeline.fiches.models.days import DayCoverage, DayFailed, SalesDay
-from automation_pipeline.fiches.queries.fiches import fiche_document
+from automation_pipeline.fiches.queries.fiches import FichePage, fiche_document
 from automation_pipeline.fiches.queries.mirror import coverage_of
 from automation_pipeline.storage.database import Session
 from automation_pipeline.transcription.queries.recordings import transcription_status
@@ -43,6 +46,39 @@ def get_fiche(session: Session, fiche_id: str) -> Document:
         **fiche_document(session, fiche_id),
         "transcription": transcription_status(session, fiche_id),
     }
+
+
+@dataclass(frozen=True)
+class FichesOfDay:
+    """`total`: the fiches on all pages."""
+
+    date: date
+    total: int
+    fiches: Sequence[Document]
+
+
+@operation("GET /api/fiches/status/by-date")
+def fiches_of_day(session: Session, date: date, limit: int, offset: int) -> FichesOfDay:
+    fiches, total = fiches_with_audits(session, [date], EVERYTHING, FichePage(limit, offset))
+    return FichesOfDay(date, total, fiches)
+
+
+@app.command("list")
+def list_fiches(
+    *,
+    day: Annotated[str, typer.Option("--date", help="The day of the sales, as YYYY-MM-DD.")],
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The number of fiches.")] = 500,
+    offset: Annotated[int, typer.Option(min=0, help="Skip this many fiches.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """List the stored fiches that were sold on a day, without a request to the CRM."""
+    page = fiches_of_day(_parse_option("--date", day), limit, offset)
+    if as_json:
+        print_json({"date": page.date.isoformat(), "total": page.total, "fiches": page.fiches})
+        return
+    SOLD.print(page.fiches)
+    if len(page.fiches) < page.total:
+        say(f"{len(page.fiches)} of {page.total} fiches.")
 
 
 @app.command()
@@ -231,6 +267,21 @@ def _audio(recording: Document) -> str:
         return "vanished"
     return "yes" if recording["recording_url"] else "no"
 
+
+def _part(fiche: Document, part: str) -> Document:
+    return cast("Document", fiche[part])
+
+
+SOLD = Columns[Document](
+    {
+        "fiche": lambda one: one["ficheId"],
+        "groupe": lambda one: one["groupe"],
+        "prospect": lambda one: f"{one['prospectPrenom'] or ''} {one['prospectNom'] or ''}",
+        "recordings": lambda one: _part(one, "transcription")["total"],
+        "transcribed": lambda one: _part(one, "transcription")["transcribed"],
+        "audits": lambda one: _part(one, "audit")["total"],
+    }
+)
 
 RECORDINGS = Columns[Document](
     {

@@ -26,8 +26,15 @@ DAYS = dg.DailyPartitionsDefinition(
     end_offset=1,
 )
 
+NO_DAY = (
+    "Choose a day as YYYY-MM-DD, with --partition for an asset or "
+    """--tags '{"dagster/partition": "2026-02-03"}' for a job."""
+)
+
 
 def day_of(context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext) -> date:
+    if not context.has_partition_key:
+        raise dg.Failure(NO_DAY, allow_retries=False)
     return date.fromisoformat(context.partition_key)
 
 

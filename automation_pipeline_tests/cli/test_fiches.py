@@ -83,6 +83,29 @@ def test_a_fiche_is_shown_with_its_calls(terminal: Terminal) -> None:
     assert CALLED.recordings[0].call_id in ended.out
 
 
+def test_the_stored_fiches_of_a_day_are_listed_without_a_request(
+    terminal: Terminal, simulator_url: str
+) -> None:
+    terminal.run("fiches", "sync", "--date", DAY, "--details")
+    terminal.json("fiches", "sync", "--date", "2026-02-02")
+    document = terminal.json("fiches", "list", "--date", DAY)
+    assert (document["date"], document["total"]) == (DAY, len(FICHES))
+    assert [one["ficheId"] for one in document["fiches"]] == [one.id for one in FICHES]
+    page = terminal.json("fiches", "list", "--date", DAY, "--limit", "2", "--offset", "1")
+    assert (page["total"], page["fiches"]) == (len(FICHES), document["fiches"][1:3])
+    shown = terminal.run("fiches", "list", "--date", DAY, "--limit", "2")
+    first, second = FICHES[:2]
+    assert [line.split()[0] for line in shown.out.splitlines()] == [
+        "fiche",
+        first.id,
+        second.id,
+        "2",
+    ]
+    assert shown.out.splitlines()[-1] == f"2 of {len(FICHES)} fiches."
+    assert terminal.json("fiches", "list", "--date", "2026-01-30")["fiches"] == []
+    assert call_count(simulator_url, DAY, "crm.sales_list") == 1
+
+
 @pytest.mark.parametrize(
     ("details", "fiche_id", "state"),
     [
@@ -111,6 +134,7 @@ def test_the_status_of_a_fiche_is_shown(
         ("sync --date 03/02/2026", "--date is not a day as YYYY-MM-DD: 03/02/2026."),
         ("sync --from 2026-02-30", "--from is not a day as YYYY-MM-DD: 2026-02-30."),
         ("sync --from 2026-02-03 --to 2026-02-02", "--to is before --from."),
+        ("list --date 03/02/2026", "--date is not a day as YYYY-MM-DD: 03/02/2026."),
         ("sync --from 2020-01-01 --to 2026-01-01", "At most 366 days can be fetched at a time."),
     ],
 )

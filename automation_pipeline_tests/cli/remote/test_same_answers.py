@@ -34,6 +34,9 @@ runs report 99 --output -
 fiches show 1
 fiches show 1 --json
 fiches show 987654
+fiches list --date 2026-02-03
+fiches list --date 2026-02-03 --json
+fiches list --date 2026-02-04
 audits list
 audits list --json
 audits list --fiche 1 --fiche 2 --config 1 --status completed

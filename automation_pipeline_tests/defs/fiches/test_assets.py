@@ -180,6 +180,25 @@ def test_no_check_stays_planned_after_the_nightly_jobs_have_run(services: Servic
         assert evaluation.status is not AssetCheckExecutionRecordStatus.PLANNED
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+def test_a_run_without_a_day_fails_with_an_instruction(services: Services) -> None:
+    """Finding 8.7: `dagster job execute -j sales_list_revalidation` needed an undocumented tag."""
+    system = dg.Definitions(
+        assets=[sales_list],
+        asset_checks=[sales_list_checks, no_stale_day],
+        jobs=[sales_list_revalidation],
+        resources={"services": resource_with(services)},
+    )
+    job = system.resolve_job_def("sales_list_revalidation")
+    result = job.execute_in_process(raise_on_error=False)
+    [failure] = [one for one in result.all_events if one.is_step_failure]
+    assert failure.step_failure_data.error is not None
+    assert failure.step_failure_data.error.message.strip() == (
+        "dagster._core.definitions.events.Failure: Choose a day as YYYY-MM-DD, with --partition for an "
+        'asset or --tags \'{"dagster/partition": "2026-02-03"}\' for a job.'
+    )
+
+
 @every_case(
     ("tick", "partition"),
     [
