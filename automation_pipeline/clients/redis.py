@@ -23,7 +23,6 @@ _REFUSALS = (
     exceptions.AuthorizationError,
     exceptions.NoPermissionError,
 )
-_SILENCE = (exceptions.ConnectionError, exceptions.TimeoutError)
 # Error codes while Redis starts, fails over, is full or busy. An error inside a script begins with
 # the position in the script, so the code is not always the first word.
 _TRANSIENT_CODES = re.compile(
@@ -67,11 +66,11 @@ class RedisScript:
     def __call__(self, key: str, *arguments: str | float) -> object:
         try:
             return cast(object, cast(Any, self._script)(keys=[key], args=arguments))
-        except (*_SILENCE, exceptions.ResponseError) as error:
+        except (exceptions.RedisError, ValueError) as error:
             raise _to_domain_error(error) from error
 
 
-def _to_domain_error(error: exceptions.RedisError) -> AutomationError:
+def _to_domain_error(error: exceptions.RedisError | ValueError) -> AutomationError:
     lines = str(error).strip().splitlines()
     text = lines[0].rstrip(".") if lines else type(error).__name__
     if isinstance(error, _REFUSALS):
@@ -82,9 +81,10 @@ def _to_domain_error(error: exceptions.RedisError) -> AutomationError:
         return InfrastructureError(f"Redis cannot serve us now: {code[0]}.")
     if isinstance(error, _TRANSIENT_ERRORS):
         return InfrastructureError(f"Redis cannot serve us now: {text}.")
-    if isinstance(error, _SILENCE):
-        return InfrastructureError(f"Redis does not answer: {text}.")
-    return PermanentError(f"Redis refuses us: {text}.")
+    if isinstance(error, exceptions.ResponseError):
+        return PermanentError(f"Redis refuses us: {text}.")
+    # Silence, or bytes that are not the protocol of Redis, such as the error page of a proxy.
+    return InfrastructureError(f"Redis does not answer: {text}.")
 
 
 _NOW = """

@@ -52,7 +52,7 @@ def transcription_result(status: TranscriptionSummary, services: Services) -> Me
     """The metadata of an ended run. Raises dg.Failure with the same metadata if a recording could
     not be transcribed."""
     with services.database.reading() as session:
-        failed = failed_recordings(session, status.run_id)
+        failed = failed_recordings(session, [status.run_id])[status.run_id]
     shown, fault = transcription_metadata(status, failed), why_incomplete(status, failed)
     if fault is not None:
         raise dg.Failure(fault, metadata=shown)

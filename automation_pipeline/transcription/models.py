@@ -145,14 +145,17 @@ def why_incomplete(run: TranscriptionSummary, failed: Sequence[tuple[str, str]])
     None if every recording that has audio is transcribed: another attempt cannot help a recording
     without audio.
     """
-    if run.error is not None:
+    with_audio = [(call_id, reason) for call_id, reason in failed if reason != NO_URL]
+    return why_not_all(run, with_audio)
+
+
+def why_not_all(run: TranscriptionSummary, failed: Sequence[tuple[str, str]]) -> str | None:
+    """Explain why a run that ended left these recordings without a transcript."""
+    if run.error is not None or not failed:
         return run.error
-    causes = [reason for _, reason in failed if reason != NO_URL]
-    if not causes:
-        return None
     return (
-        f"{len(causes)} of {run.total} recordings of fiche {run.fiche_id} could not be transcribed: "
-        f"{causes[0]}"
+        f"{len(failed)} of {run.total} recordings of fiche {run.fiche_id} could not be transcribed: "
+        f"{failed[0][1]}"
     )
 
 

@@ -4,7 +4,7 @@ what became of it."""
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Annotated, cast
 
@@ -25,8 +25,18 @@ from automation_pipeline.storage.run_requests import (
     taken,
 )
 from automation_pipeline.storage.statements import among
-from automation_pipeline.transcription.models import TranscriptionPriority, TranscriptionSummary
-from automation_pipeline.transcription.queries.runs import last_runs_of, list_summaries, live_runs
+from automation_pipeline.transcription.models import (
+    TranscriptionPriority,
+    TranscriptionStatus,
+    TranscriptionSummary,
+    why_not_all,
+)
+from automation_pipeline.transcription.queries.runs import (
+    failed_recordings,
+    last_runs_of,
+    list_summaries,
+    live_runs,
+)
 
 TRANSCRIPTION_JOB = "transcribe_fiche"
 DAGSTER_PRIORITY = {
@@ -151,7 +161,8 @@ def request_outcomes(
 ) -> dict[str, TranscriptionSummary | str]:
     """Return, by fiche, the runs that have started and the reasons of refused requests.
 
-    A run is the request's own or, once Dagster has taken the request, the one that it joined.
+    A run is the request's own or, once Dagster has taken the request, the one that it joined. An
+    ended run that left recordings without a transcript has the reason as its error.
     """
     keys = [request.key for request in requested if request.key]
     refused, started = refusals(session, keys), taken(session, keys)
@@ -166,7 +177,15 @@ def request_outcomes(
     reasons = {
         request.fiche_id: refused[request.key] for request in requested if request.key in refused
     }
-    return {**reasons, **joined, **own}
+    runs = {**joined, **own}
+    ended = [
+        one for one in runs.values() if one.failed and one.status is not TranscriptionStatus.RUNNING
+    ]
+    failed = failed_recordings(session, [one.run_id for one in ended])
+    explained = {
+        one.fiche_id: replace(one, error=why_not_all(one, failed[one.run_id])) for one in ended
+    }
+    return {**reasons, **runs, **explained}
 
 
 def requested_transcriptions(

@@ -61,7 +61,7 @@ def test_a_followed_transcription_prints_its_result(
     ]
 
 
-def test_a_recording_that_fails_is_an_exit_code(
+def test_a_recording_that_fails_is_an_exit_code_with_its_reason(
     terminal: Terminal, harness: TranscriptionHarness
 ) -> None:
     document = terminal.json("transcribe", "7", "8", "--wait", code=1)
@@ -69,9 +69,23 @@ def test_a_recording_that_fails_is_an_exit_code(
     assert len(set(runs)) == 2
     assert document["transcriptions"] == [
         {"fiche_id": fiche_id, "status": "completed", "recordings": recordings, "transcribed": 1, "failed": failed,
-         "error": None}
-        for fiche_id, recordings, failed in (("7", 1, 0), ("8", 2, 1))
+         "error": error}
+        for fiche_id, recordings, failed, error in (
+            ("7", 1, 0, None),
+            ("8", 2, 1, "1 of 2 recordings of fiche 8 could not be transcribed: No speech"),
+        )
     ]  # fmt: skip
+
+
+def test_a_recording_without_audio_is_the_reason_for_the_exit_code(
+    terminal: Terminal, harness: TranscriptionHarness
+) -> None:
+    harness.sell("9", call("9a"), call("9b", url=""))
+    ended = terminal.run("transcribe", "9", "--wait")
+    assert (ended.code, ended.err) == (
+        1,
+        "1 of 2 recordings of fiche 9 could not be transcribed: No recording URL available.\n",
+    )
 
 
 def test_a_single_transcription_that_cannot_start_is_the_error_of_the_command(

@@ -319,14 +319,17 @@ def end_runs(
     )
 
 
-def failed_recordings(session: Session, run_id: str) -> list[tuple[str, str]]:
-    """The failed recordings of a run with their reasons, in the order of the calls."""
+def failed_recordings(session: Session, run_ids: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """By run, the failed recordings with their reasons, in the order of the calls."""
     query = (
-        select(Task.call_id, func.coalesce(Task.error, "unknown"))
-        .where(Task.run_id == run_id, Task.state == TaskState.FAILED)
+        select(Task.run_id, Task.call_id, func.coalesce(Task.error, "unknown"))
+        .where(among(session, Task.run_id, run_ids), Task.state == TaskState.FAILED)
         .order_by(Task.recording_index)
     )
-    return list(session.execute(query).tuples())
+    failed: dict[str, list[tuple[str, str]]] = {run_id: [] for run_id in run_ids}
+    for run_id, call_id, reason in session.execute(query).tuples():
+        failed[run_id].append((call_id, reason))
+    return failed
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,14 @@ def test_a_redis_that_never_responds_times_out(key: str, monkeypatch: pytest.Mon
             TransientError,
             "Redis cannot serve us now: READONLY no.$",
         ),
+        # A proxy that speaks another protocol, and a stream that is out of step.
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            TransientError,
+            "Redis does not answer: Protocol Error",
+        ),
+        (b":abc\r\n", TransientError, "Redis does not answer: "),
+        (b"$2\r\n\xff\xfe\r\n", TransientError, "Redis does not answer: "),
         (b"-ERR unknown command 'EVALSHA'\r\n", PermanentError, "Redis refuses us: "),
         (b"-WRONGTYPE Operation against a key\r\n", PermanentError, "Redis refuses us: "),
         (b"-NOAUTH Authentication required.\r\n", PermanentError, "Redis refuses us: "),
