@@ -86,7 +86,7 @@ class ReusableDatabase:
 
     def reset(self) -> str:
         """Disconnect all clients, empty all tables, and return the URL. A database whose schema was
-        changed is created anew."""
+        changed is created again."""
         if not self._empty_if_unchanged():
             self.drop()
             self._url = self._exits.enter_context(new_database(self._server))

@@ -25,8 +25,8 @@ from automation_pipeline_tests.e2e.system import REPOSITORY
 
 SECRETS = {"POSTGRES_PASSWORD": "one", "REDIS_PASSWORD": "two"}
 SERVICES = services(SECRETS)
-OURS = {name: service for name, service in SERVICES.items() if service.is_own_image}
-LASTING = {name: service for name, service in SERVICES.items() if not service.ends_by_itself}
+OWN_IMAGES = {name: service for name, service in SERVICES.items() if service.is_own_image}
+LONG_RUNNING = {name: service for name, service in SERVICES.items() if not service.ends_by_itself}
 # Variables of Dagster, of PostgreSQL's image, and of the command of Redis.
 OF_DAGSTER = {
     "DAGSTER_POSTGRES_URL",
@@ -70,7 +70,7 @@ def test_every_service_has_limits_log_rotation_and_a_tagged_image(service: Servi
     assert re.fullmatch(r"[a-z-]+:\d+\.\d+[\w.-]*", written["image"])
 
 
-@names(LASTING)
+@names(LONG_RUNNING)
 def test_every_service_has_a_restart_policy_a_health_check_and_a_stop_period(
     service: Service,
 ) -> None:
@@ -173,12 +173,12 @@ def test_the_image_has_pinned_packages_and_the_user_of_compose() -> None:
     }
     assert "--require-hashes -r requirements.lock" in dockerfile
     assert re.findall(r"^USER (\S+)", dockerfile, flags=re.MULTILINE) == [
-        OURS["code"].document["user"]
+        OWN_IMAGES["code"].document["user"]
     ]
     assert "HEALTHCHECK" not in dockerfile
     mounted = {
         volume.split(":")[1]
-        for service in OURS.values()
+        for service in OWN_IMAGES.values()
         for volume in service.document.get("volumes", ())
     }
     assert all(folder in dockerfile for folder in mounted)

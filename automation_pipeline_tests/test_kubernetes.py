@@ -85,20 +85,20 @@ OF_LAUNCHER = {
 OF_QUEUE = {"dequeueIntervalSeconds", "dequeueUseThreads", "dequeueNumWorkers"}
 
 
-def snake(value: Any) -> Any:
+def snake_case(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", key): snake(item)
+            re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", key): snake_case(item)
             for key, item in value.items()
         }
     return value
 
 
 def without_switch(value: Mapping[str, Any]) -> dict[str, Any]:
-    return snake({key: item for key, item in value.items() if key != "enabled"})
+    return snake_case({key: item for key, item in value.items() if key != "enabled"})
 
 
-def everywhere(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     items = (
         value.items()
         if isinstance(value, dict)
@@ -108,7 +108,7 @@ def everywhere(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     )
     for key, item in items:
         yield f"{path}.{key}", item
-        yield from everywhere(item, f"{path}.{key}")
+        yield from leaves(item, f"{path}.{key}")
 
 
 def test_every_configured_key_exists_in_the_chart() -> None:
@@ -127,7 +127,7 @@ def test_every_configured_key_exists_in_the_chart() -> None:
 
 def test_dagster_accepts_the_configuration_of_the_chart_which_matches_compose() -> None:
     daemon = VALUES["dagsterDaemon"]
-    queue = snake(daemon["runCoordinator"]["config"]["queuedRunCoordinator"])
+    queue = snake_case(daemon["runCoordinator"]["config"]["queuedRunCoordinator"])
     written = {
         "telemetry": VALUES["telemetry"],
         "concurrency": without_switch(VALUES["concurrency"]),
@@ -136,10 +136,10 @@ def test_dagster_accepts_the_configuration_of_the_chart_which_matches_compose() 
             "class": "QueuedRunCoordinator",
             "config": queue,
         },
-        "run_monitoring": snake(daemon["runMonitoring"]),
-        "run_retries": snake(daemon["runRetries"]),
-        "sensors": snake(daemon["sensors"]),
-        "schedules": snake(daemon["schedules"]),
+        "run_monitoring": snake_case(daemon["runMonitoring"]),
+        "run_retries": snake_case(daemon["runRetries"]),
+        "sensors": snake_case(daemon["sensors"]),
+        "schedules": snake_case(daemon["schedules"]),
         "retention": without_switch(VALUES["retention"]),
     }
     taken = process_config(
@@ -165,7 +165,7 @@ def test_dagster_accepts_the_configuration_of_the_chart_which_matches_compose() 
 def test_the_launcher_accepts_its_config() -> None:
     dagster_k8s = pytest.importorskip("dagster_k8s")
     named = {
-        **snake(LAUNCHER),
+        **snake_case(LAUNCHER),
         "env_secrets": [secret["name"] for secret in LAUNCHER["envSecrets"]],
     }
     chart = {
@@ -184,14 +184,14 @@ def test_the_chart_has_one_daemon_and_no_database() -> None:
 
 
 def test_every_image_has_this_version() -> None:
-    charted = [item for path, item in everywhere(VALUES) if path.endswith(".image")]
+    charted = [item for path, item in leaves(VALUES) if path.endswith(".image")]
     ours = {
         "repository": "automation-pipeline",
         "tag": PROJECT["version"],
         "pullPolicy": "IfNotPresent",
     }
     assert charted == [ours] * 3
-    named = {item for path, item in everywhere(MANIFESTS) if path.endswith(".image")}
+    named = {item for path, item in leaves(MANIFESTS) if path.endswith(".image")}
     assert named == {f"automation-pipeline:{PROJECT['version']}"}
     assert (
         f"automation-pipeline:${{AUTOMATION_TAG:-{PROJECT['version']}}}"
@@ -203,23 +203,17 @@ def test_secrets_are_references() -> None:
     assert [manifest["kind"] for manifest in MANIFESTS].count("Secret") == 0
     secret = re.compile(r"password|token|api_?key|secret", re.IGNORECASE)
     found = {
-        path
-        for path, item in [*everywhere(VALUES), *everywhere(MANIFESTS)]
-        if secret.search(path) and item
+        path for path, item in [*leaves(VALUES), *leaves(MANIFESTS)] if secret.search(path) and item
     }
     allowed = re.compile(
         r"\.(envSecrets(\.\d+(\.name)?)?|postgresqlSecretName|secretRef(\.name)?)$"
     )
     assert {path for path in found if not allowed.search(path)} == set()
-    assert not any("@" in item for _, item in everywhere(VALUES) if isinstance(item, str))
+    assert not any("@" in item for _, item in leaves(VALUES) if isinstance(item, str))
 
 
 def test_every_variable_is_a_setting_of_the_system_or_of_dagster() -> None:
-    wanted = [
-        item
-        for path, item in [*everywhere(VALUES), *everywhere(MANIFESTS)]
-        if path.endswith(".env")
-    ]
+    wanted = [item for path, item in [*leaves(VALUES), *leaves(MANIFESTS)] if path.endswith(".env")]
     named = {variable["name"] for variables in wanted for variable in variables}
     assert named - settings() == {"DAGSTER_GRPC_SHUTDOWN_GRACE_PERIOD"}
     assert {variable["name"]: variable["value"] for variable in DEPLOYMENT["env"]}[

@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
+from typing import cast
 
 import component_rows
 import pipeline_run
@@ -204,11 +206,16 @@ def relay(setup: Setup) -> Iterator[Finding]:
 
 def relay_all(database: Database) -> int:
     """Send all waiting events, and return their number."""
-    patience = DeliveryPolicy(1, Backoff(base_seconds=0, cap_seconds=0), 1.0)
-    post = DeliveryServices(
-        webhooks=None, mail=None, publisher=InstantPublisher(), secret=None, patience=patience
+    services = SimpleNamespace(
+        webhooks=None,
+        mail=None,
+        publisher=InstantPublisher(),
+        webhook_secret=None,
+        delivery_policy=DeliveryPolicy(1, Backoff(base_seconds=0, cap_seconds=0), 1.0),
     )
-    return asyncio.run(relay_events(post, database=database, budget_seconds=600)).events
+    delivery_services = cast("DeliveryServices", services)
+    relayed = relay_events(delivery_services, database=database, budget_seconds=600)
+    return asyncio.run(relayed).events
 
 
 def read(setup: Setup) -> Iterator[Finding]:

@@ -41,7 +41,7 @@ ORGANISATIONS = 20
 DUE_AT = datetime(2026, 5, 4, 10, 5, tzinfo=UTC)
 
 
-class Standing:
+class FrozenClock:
     def __init__(self, now: datetime) -> None:
         self._now = now
 
@@ -108,7 +108,7 @@ def dispatch(url: str, now: datetime) -> None:
     database = Database(url)
     while True:
         started_at = time.perf_counter()
-        fire_due_schedules(database=database, clock=Standing(now), meter=Meter())
+        fire_due_schedules(database=database, clock=FrozenClock(now), meter=Meter())
         print(time.perf_counter() - started_at)
         with database.reading() as session:
             if not due_schedules(session, now).count:

@@ -17,7 +17,7 @@ from automation_pipeline import migrations
 from automation_pipeline.storage.database import Database
 
 Answer = TypeVar("Answer")
-OURS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+CLIENT_PIDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Setup:
 
     def urls(self) -> dict[str, str]:
         """URLs of empty databases by the name of their kind."""
-        sqlite = f"sqlite:///{tempfile.mkdtemp(dir=self.room)}/automation.db"
+        sqlite = f"sqlite:///{tempfile.mkdtemp(dir=self.folder)}/automation.db"
         return {"PostgreSQL": pipeline_run.fresh_database(self.server), "SQLite": sqlite}
 
     def databases(self) -> Iterator[tuple[str, Database]]:
@@ -85,7 +85,7 @@ def server_seconds(database: Database) -> float:
     if database.dialect != "postgresql":
         return 0.0
     with database.reading() as session:
-        pids = session.scalars(text(OURS)).all()
+        pids = session.scalars(text(CLIENT_PIDS)).all()
     spent = [path for path in (Path(f"/proc/{pid}/schedstat") for pid in pids) if path.exists()]
     return sum(int(path.read_text().split()[0]) for path in spent) / 1e9
 

@@ -19,7 +19,15 @@ from pydantic import (
     field_validator,
 )
 
-from automation_pipeline.core.access import Action, Caller, Grant, Permission, Reach, Scope, united
+from automation_pipeline.core.access import (
+    Action,
+    Caller,
+    Grant,
+    Permission,
+    Reach,
+    Scope,
+    widest_grants,
+)
 from automation_pipeline.core.clock import iso
 from automation_pipeline.core.json_model import JsonModel, parse
 
@@ -88,7 +96,7 @@ def normalise_permissions(words: Iterable[str]) -> tuple[str, ...]:
 
 def grants_of(words: Iterable[str], scope: Scope) -> Mapping[Permission, Grant]:
     """Return the grants of these permissions. Unknown permissions grant nothing."""
-    return united(
+    return widest_grants(
         (permission, Grant(scope, scope if action is Action.WRITE else None))
         for base, action in filter(None, map(_parse_permission, words))
         for permission in (Permission if base == _ANY else (Permission(base),))

@@ -19,8 +19,8 @@ from automation_pipeline.core.access import (
     Grant,
     Permission,
     Scope,
-    united,
     whole_grants,
+    widest_grants,
 )
 from automation_pipeline.core.json_model import JsonModel
 
@@ -79,7 +79,7 @@ def caller_of(token: str, expected: JwtSettings) -> Caller | None:
     return Caller(
         id=f"user:{claims.sub}",
         name=claims.email or claims.sub,
-        grants=united(_grants(claims.permission_grants or ())),
+        grants=widest_grants(_grants(claims.permission_grants or ())),
         groupes=frozenset(claims.groupes or ()),
         crm_user_id=None if claims.crm_user_id is None else str(claims.crm_user_id),
         roles=claims.roles or (),

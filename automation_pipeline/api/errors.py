@@ -28,7 +28,7 @@ from automation_pipeline.core.errors import (
     UpstreamError,
     with_rest,
 )
-from automation_pipeline.core.json_model import answerable, plain_faults
+from automation_pipeline.core.json_model import escape_surrogates, plain_faults
 from automation_pipeline.core.logs import correlation_id, log, usable_id
 from automation_pipeline.core.state_machine import IllegalMoveError
 from automation_pipeline.enrichment.models import ErrorCode, IdentifierError
@@ -113,8 +113,8 @@ def refusal(
     sentence = shortened(with_rest(sentence, len(fields)))
     fields = [(shortened(field), shortened(message)) for field, message in fields[:MOST_FAULTS]]
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    sentence = answerable(sentence)
-    plain = [(answerable(field), answerable(message)) for field, message in fields]
+    sentence = escape_surrogates(sentence)
+    plain = [(escape_surrogates(field), escape_surrogates(message)) for field, message in fields]
     if v1_request_id() is not None:
         by_contract = {
             "error": HTTPStatus(status).phrase,

@@ -226,7 +226,7 @@ def transcription_request(
 
 
 @dataclass(frozen=True)
-class _Try:
+class _FicheAttempt:
     """One attempt at a fiche: the run that it follows, or why there is none. `is_over`: that run
     had already ended."""
 
@@ -248,7 +248,7 @@ class _TranscriptionWork(BatchWork):
     _logged_at = 0.0
 
     async def run(self, targets: Sequence[str], until: float) -> None:
-        self._left, self._following = targets, dict[str, _Try]()
+        self._left, self._following = targets, dict[str, _FicheAttempt]()
         try:
             async with asyncio.timeout_at(until):
                 await self._collect_ready()
@@ -304,7 +304,7 @@ class _TranscriptionWork(BatchWork):
             raise
         except AutomationError as error:
             for fiche_id, one in followed.items():
-                self._following[fiche_id] = _Try(one.number, one.key, cause=str(error))
+                self._following[fiche_id] = _FicheAttempt(one.number, one.key, cause=str(error))
 
     def _ended_attempts(self, session: Session) -> dict[str, str | None]:
         """Fiches whose attempt has ended, with the run's own error if it failed as a whole."""
@@ -349,10 +349,10 @@ class _TranscriptionWork(BatchWork):
         for request, one in zip(requests, started, strict=True):
             number, key = attempts[request.fiche_id], request.run_id
             if isinstance(one, AutomationError):
-                attempt = _Try(number, key, cause=str(one))
+                attempt = _FicheAttempt(number, key, cause=str(one))
             else:
                 is_over = one.status is not TranscriptionStatus.RUNNING
-                attempt = _Try(number, key, one.run_id, one.error, is_over)
+                attempt = _FicheAttempt(number, key, one.run_id, one.error, is_over)
             self._following[request.fiche_id] = attempt
 
     async def _collect_ready(self) -> bool:

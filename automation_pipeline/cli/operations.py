@@ -56,7 +56,7 @@ def api_url() -> str | None:
     return url
 
 
-def only_here(command: str) -> None:
+def require_local_machine(command: str) -> None:
     """Raises InvalidInputError if the command line uses an API."""
     if _options.url or load_settings().automation_api_url:
         raise InvalidInputError(

@@ -24,7 +24,7 @@ from rich.progress import (
 )
 
 from automation_pipeline import bootstrap, cli
-from automation_pipeline.cli.operations import RemoteApi, only_here, remote_api
+from automation_pipeline.cli.operations import RemoteApi, remote_api, require_local_machine
 from automation_pipeline.cli.output import screen
 from automation_pipeline.core.launching import (
     DagsterProbe,
@@ -63,7 +63,7 @@ def follows(command: str, *, wait: bool, timeout: float | None, here: bool) -> b
     Raises InvalidInputError for --here together with --api.
     """
     if here:
-        only_here(f"{command} --here")
+        require_local_machine(f"{command} --here")
     return wait or here or timeout is not None
 
 

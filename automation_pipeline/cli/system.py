@@ -18,7 +18,7 @@ from automation_pipeline import bootstrap
 from automation_pipeline.automation.relay import RelayCounts, relay_events
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
-from automation_pipeline.cli.operations import Document, only_here, operation
+from automation_pipeline.cli.operations import Document, operation, require_local_machine
 from automation_pipeline.cli.output import (
     AsJson,
     plain_text,
@@ -43,7 +43,7 @@ def upgrade(*, as_json: AsJson = False) -> None:
     """Create the tables, or upgrade those of an earlier version. Safe to repeat."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
-    only_here("db upgrade")
+    require_local_machine("db upgrade")
     database = bootstrap.services().database
     created = database.create_file()
     before = migrations.current(database)
@@ -63,7 +63,7 @@ def current(*, as_json: AsJson = False) -> None:
     """Show the revision of the database. `automation doctor` shows whether it is the newest."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
-    only_here("db current")
+    require_local_machine("db current")
     try:
         revision = migrations.current(bootstrap.services().database)
         sentence = revision or "The database is empty: run `automation db upgrade`."
@@ -76,7 +76,7 @@ def current(*, as_json: AsJson = False) -> None:
 def backup(file: CopyFile, *, force: Force = False, as_json: AsJson = False) -> None:
     """Copy the SQLite database at one point in time into a file, while other processes keep using
     it."""
-    only_here("db backup")
+    require_local_machine("db backup")
     database = bootstrap.services().database
     if file.exists() and not force:
         raise InvalidInputError(f"{file} exists already: add --force to overwrite it.")
@@ -94,7 +94,7 @@ def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) ->
     upgrade` afterwards."""
     from automation_pipeline import migrations  # noqa: PLC0415  Alembic only where it is used
 
-    only_here("db restore")
+    require_local_machine("db restore")
     database = bootstrap.services().database
     if backups.is_filled(database) and not force:
         raise InvalidInputError("The database is not empty: add --force to overwrite it.")
@@ -109,7 +109,7 @@ def restore(file: CopyFile, *, force: Force = False, as_json: AsJson = False) ->
 def advance_ids(*, as_json: AsJson = False) -> None:
     """After `pg_restore`: skip the ids that were assigned after the dump. `restore` does this
     itself."""
-    only_here("db advance-ids")
+    require_local_machine("db advance-ids")
     sequences = backups.advance_ids(bootstrap.services().database)
     document = {"sequences": sequences, "advancedBy": backups.JUMP}
     sentence = f"The ids of {sequences} tables continue {backups.JUMP:,} higher."
@@ -183,7 +183,7 @@ def worker(
     On SIGTERM, the worker finishes its current steps first. Several workers on one host need
     different names.
     """
-    only_here("worker")
+    require_local_machine("worker")
     settings = load_settings()
     if settings.automation_executor != "celery":
         raise PermanentError(
@@ -223,7 +223,7 @@ def relay(
     While a daemon runs, Dagster's sensor relay_outbox delivers them; both may run at the same time.
     Without --once, the command checks every five seconds until you interrupt it.
     """
-    only_here("outbox relay")
+    require_local_machine("outbox relay")
     if as_json and not once:
         raise InvalidInputError("--json prints one document: add --once.")
     services = bootstrap.services()
@@ -272,7 +272,7 @@ def housekeeping(
     """
     from automation_pipeline.retention import purge_all, request_housekeeping  # noqa: PLC0415  imports every package
 
-    only_here("housekeeping")
+    require_local_machine("housekeeping")
     if in_dagster and dry_run:
         raise InvalidInputError("--dry-run does not combine with --in-dagster.")
     services = bootstrap.services()
@@ -317,7 +317,7 @@ def api(
     from automation_pipeline.api.app import serve  # noqa: PLC0415  a web server, only needed here
     from automation_pipeline.migrations.schema_version import schema_version  # noqa: PLC0415  Alembic only where it is used
 
-    only_here("api")
+    require_local_machine("api")
     services = bootstrap.services()
     version = schema_version(services.database)
     if not version.is_workable:
@@ -376,7 +376,7 @@ def simulator(
     calls."""
     from automation_pipeline.simulator import SimulatorStartError, serve  # noqa: PLC0415  a web server, only needed here
 
-    only_here("simulator")
+    require_local_machine("simulator")
     try:
         serve(
             host=host,

@@ -252,15 +252,15 @@ class ShopAnswer:
 
     @property
     def errors(self) -> JsonValue:
-        return _dig(self.document, "errors")
+        return _nested_value(self.document, "errors")
 
     @property
     def bucket(self) -> BucketStatus | None:
         """None if the numbers are missing or implausible."""
-        status = _dig(self.document, "extensions", "cost", "throttleStatus")
-        maximum = number_or_none(_dig(status, "maximumAvailable")) or 0.0
-        available = number_or_none(_dig(status, "currentlyAvailable"))
-        rate = number_or_none(_dig(status, "restoreRate")) or 0.0
+        status = _nested_value(self.document, "extensions", "cost", "throttleStatus")
+        maximum = number_or_none(_nested_value(status, "maximumAvailable")) or 0.0
+        available = number_or_none(_nested_value(status, "currentlyAvailable"))
+        rate = number_or_none(_nested_value(status, "restoreRate")) or 0.0
         if available is None:
             return None
         is_plausible = (
@@ -274,7 +274,9 @@ class ShopAnswer:
     def wait_seconds(self) -> float | None:
         """The seconds until the bucket contains the cost of the query, or those that the shop asked
         for."""
-        cost = number_or_none(_dig(self.document, "extensions", "cost", "requestedQueryCost"))
+        cost = number_or_none(
+            _nested_value(self.document, "extensions", "cost", "requestedQueryCost")
+        )
         if self.bucket is None or cost is None:
             return self.retry_after_seconds
         wait = throttle_seconds(cost, self.bucket.available, self.bucket.restore_rate)
@@ -287,19 +289,19 @@ class ShopAnswer:
         errors = self.errors
         if not isinstance(errors, list) or not 200 <= self.status < 300:
             return False
-        paths = [_dig(error, "path") for error in errors if _code_of(error) == _DENIED]
+        paths = [_nested_value(error, "path") for error in errors if _code_of(error) == _DENIED]
         hidden = [path for path in paths if isinstance(path, list) and path]
         return len(hidden) == len(errors) and all(path[-1] in _COST_FIELDS for path in hidden)
 
     def may_have_written(self, code: str | None) -> bool:
         """A query that the shop refuses before execution has no `data`, or null for its fields."""
-        data = _dig(self.document, "data")
+        data = _nested_value(self.document, "data")
         if isinstance(data, dict) and any(value is not None for value in data.values()):
             return True
         return "data" in (self.document or {}) and code not in _NOTHING_DONE_CODES
 
 
-def _dig(value: JsonValue, *names: str) -> JsonValue:
+def _nested_value(value: JsonValue, *names: str) -> JsonValue:
     """The value under these names, each inside the other; None if it is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
@@ -307,7 +309,7 @@ def _dig(value: JsonValue, *names: str) -> JsonValue:
 
 
 def _code_of(error: JsonValue) -> str | None:
-    return text_or_none(_dig(error, "extensions", "code"))
+    return text_or_none(_nested_value(error, "extensions", "code"))
 
 
 def _texts(errors: JsonValue) -> list[str]:
@@ -320,7 +322,7 @@ def _texts(errors: JsonValue) -> list[str]:
             for field, texts in errors.items()
         ]
     if isinstance(errors, list):
-        messages = [text_or_none(_dig(error, "message")) for error in errors]
+        messages = [text_or_none(_nested_value(error, "message")) for error in errors]
         return list(filter(None, messages)) or _plain_texts(errors)
     return []
 
@@ -572,7 +574,7 @@ class ShopifyShop:
         failure = self._failure(answer, writes=writes)
         if failure is None or (not needs_costs and answer.hides_only_costs):
             try:
-                value = read(_dig(answer.document, "data"))
+                value = read(_nested_value(answer.document, "data"))
                 return CallResult(value, None, answer.bucket, answer.request_id)
             except ValidationError as error:
                 problem = f"unexpected value at {first_fault(error, whole='data')}"

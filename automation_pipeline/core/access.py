@@ -97,7 +97,7 @@ def whole_grants() -> Mapping[Permission, Grant]:
     return MappingProxyType(dict.fromkeys(Permission, Grant(Scope.ALL, Scope.ALL)))
 
 
-def united(grants: Iterable[tuple[Permission, Grant]]) -> Mapping[Permission, Grant]:
+def widest_grants(grants: Iterable[tuple[Permission, Grant]]) -> Mapping[Permission, Grant]:
     """The widest of several grants of a permission counts, separately for reading and writing."""
     together: dict[Permission, Grant] = {}
     for permission, grant in grants:

@@ -319,13 +319,13 @@ class _FirstPermit:
 
     async def extend(self, ttl_seconds: float) -> None:
         if not self.outage.is_active:
-            await self._or_start_outage(self.permit.extend(ttl_seconds))
+            await self._start_outage_on_failure(self.permit.extend(ttl_seconds))
 
     async def release(self) -> None:
         if not self.outage.is_active:
-            await self._or_start_outage(self.permit.release())
+            await self._start_outage_on_failure(self.permit.release())
 
-    async def _or_start_outage(self, call: Awaitable[None]) -> None:
+    async def _start_outage_on_failure(self, call: Awaitable[None]) -> None:
         try:
             await call
         except AutomationError as error:

@@ -104,7 +104,7 @@ def parse(model: type[Model], given: Mapping[str, object], message: str) -> Mode
     """Raises InvalidInputError with all invalid fields. Only aliases are accepted as names of
     fields."""
     bad_names = {name: fault for name in given if (fault := text_fault(name))}
-    faults = tuple((answerable(name), fault) for name, fault in bad_names.items())
+    faults = tuple((escape_surrogates(name), fault) for name, fault in bad_names.items())
     try:
         value = model.model_validate(
             {name: given[name] for name in given if name not in bad_names},
@@ -118,7 +118,7 @@ def parse(model: type[Model], given: Mapping[str, object], message: str) -> Mode
     return value
 
 
-def answerable(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """The text in a form that can be sent and printed: halves of surrogate pairs become escapes."""
     return text.encode(errors="backslashreplace").decode()
 

@@ -13,7 +13,7 @@ from automation_pipeline import bootstrap
 from automation_pipeline.audits.queries.documents import fiches_with_audits
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.groups import command_group
-from automation_pipeline.cli.operations import Document, only_here, operation
+from automation_pipeline.cli.operations import Document, operation, require_local_machine
 from automation_pipeline.cli.output import (
     AsJson,
     Columns,
@@ -113,7 +113,7 @@ def sync(
 
     A list that was fetched after its day ended is final and is not fetched again without --force.
     """
-    only_here("fiches sync")
+    require_local_machine("fiches sync")
     services = bootstrap.services()
     days = _requested_days(day, first, last, services)
     lists, errors = _sync(days, services, details=details, force=force, quiet=as_json)

@@ -200,7 +200,7 @@ def test_a_retry_is_logged_while_it_runs(harness: AutomationHarness) -> None:
     ]
 
 
-class OneByOne(FakeFicheSource):
+class SequentialSource(FakeFicheSource):
     """Answers for a fiche when the previous one is stored, after some time has passed."""
 
     def __init__(self, harness: AutomationHarness, seconds: Sequence[float]) -> None:
@@ -223,7 +223,7 @@ class OneByOne(FakeFicheSource):
 
 def test_progress_is_logged_once_per_poll_interval(harness: AutomationHarness) -> None:
     fiches = ["1", "2", "3", "4"]
-    harness.crm = OneByOne(harness, [0, 18, 2, 1])
+    harness.crm = SequentialSource(harness, [0, 18, 2, 1])
     harness.add_to_crm(*fiches)
     run_attempt = opened(harness, *fiches)
     harness.fetch(run_attempt)

@@ -503,7 +503,7 @@ def test_an_event_without_its_message_counts_as_published(database: Database, cl
     assert outbox(database)[0].published_at is not None
 
 
-DIE = """
+SCRIPT_THAT_DIES = """
 import sys
 from automation_pipeline_tests.automation.processes import relay_and_die
 relay_and_die(sys.argv[1], sys.argv[2], 0.3)
@@ -564,7 +564,9 @@ def test_a_crash_between_sending_and_recording_resends_with_the_same_key(
     database: Database, database_url: str, clock: Clock, hook: Receiver
 ) -> None:
     [run] = an_ended_run(database, clock, webhookUrl=hook.url)
-    killed = subprocess.run([sys.executable, "-c", DIE, database_url, hook.url], check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", SCRIPT_THAT_DIES, database_url, hook.url], check=False
+    )
     assert killed.returncode == -signal.SIGKILL
     assert (deliveries(hook), records(database)[0].status) == ({run.key: 1}, "pending")
     services = delivery_services(client(hook.url))

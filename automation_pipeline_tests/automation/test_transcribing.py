@@ -230,7 +230,7 @@ def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
     assert "Retrying transcriptions (1/1)" in harness.logs(run_attempt)
 
 
-class LateDatabase(Database):
+class BudgetEndingDatabase(Database):
     """The time budget ends while the first transaction outside the loop's thread waits."""
 
     def __init__(self, url: str, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
@@ -260,7 +260,7 @@ def test_a_fiche_transcribed_just_before_the_deadline_is_ready(
 
     async def transcribe_late() -> None:
         loop = asyncio.get_running_loop()
-        late = LateDatabase(database_url, loop, harness.work.transcription_seconds)
+        late = BudgetEndingDatabase(database_url, loop, harness.work.transcription_seconds)
         try:
             await transcribe_batch(run_attempt, 0, context=replace(harness.context, database=late))
         finally:

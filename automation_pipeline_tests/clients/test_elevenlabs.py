@@ -404,7 +404,7 @@ PLAIN = st.fixed_dictionaries(
         "more": ANYTHING,
     },
 )
-ODD = st.fixed_dictionaries(
+ODD_FIELDS = st.fixed_dictionaries(
     {},
     optional={
         "transcription_id": ANYTHING,
@@ -416,7 +416,7 @@ ODD = st.fixed_dictionaries(
 )
 
 
-@given(st.one_of(PLAIN, ODD), st.booleans())
+@given(st.one_of(PLAIN, ODD_FIELDS), st.booleans())
 def test_the_fast_parser_agrees_with_the_lenient_parser(
     document: dict[str, object], is_ascii: bool
 ) -> None:

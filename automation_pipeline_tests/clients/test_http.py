@@ -711,14 +711,14 @@ async def by_api(url: str) -> None:
 CALLERS = (by_audio, by_model, by_crm, by_speech, by_shop, by_registry, by_api)
 
 
-def bomb() -> bytes:
+def decompression_bomb() -> bytes:
     """200 MB of zeros, compressed twice to 2 KB."""
     return gzip.compress(gzip.compress(bytes(200_000_000), 9), 9)
 
 
 def test_no_client_buffers_more_than_its_limit() -> None:
     """A decompression bomb, a large body and an endless body."""
-    packed, wrong = bomb(), list[object]()
+    packed, wrong = decompression_bomb(), list[object]()
     encoded = b"HTTP/1.1 200 OK\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b"
     plays: dict[str, ServerScript] = {
         "twice gzip": always_send(encoded % (b"gzip, gzip", len(packed), packed)),

@@ -30,7 +30,7 @@ from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.registries import UnlimitedRate
 
 LONG = 60.0  # long enough for a slow machine
-CREW = 5
+PROCESSES = 5
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ def test_processes_share_one_login(
     for _ in range(2):  # the second round uses the stored token
         registers = [
             register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)
-            for _ in range(CREW)
+            for _ in range(PROCESSES)
         ]
         assert all(isinstance(result, SourceRecord) for result in fetch_concurrently(registers))
     assert logins(simulator_url) == 1
@@ -95,7 +95,8 @@ def test_processes_renew_an_expired_token_once(
     simulator_url: str, shared: SharedLogin, clock: FakeClock
 ) -> None:
     registers = [
-        register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD) for _ in range(CREW)
+        register(simulator_url, shared, clock, simulator_control.INPI_PASSWORD)
+        for _ in range(PROCESSES)
     ]
     fetch_concurrently(registers)
     simulator_control.expire_inpi_tokens(simulator_url)
@@ -117,14 +118,14 @@ def test_a_wrong_password_is_tried_once_across_processes(
     simulator_url: str, shared: SharedLogin, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "WAIT_FOR_OTHERS_SECONDS", 0.0)
-    registers = [register(simulator_url, shared, clock, "wr0ng") for _ in range(CREW)]
+    registers = [register(simulator_url, shared, clock, "wr0ng") for _ in range(PROCESSES)]
     for _ in range(2):
         errors = [
             result for result in fetch_concurrently(registers) if isinstance(result, SourceError)
         ]
         assert Counter((one.error_code, one.is_local) for one in errors) == {
             ("AUTH_ERROR", False): 1,
-            ("RATE_LIMIT", True): CREW - 1,
+            ("RATE_LIMIT", True): PROCESSES - 1,
         }
     assert logins(simulator_url) == 1
     holder = shared.claims.holder(LOGIN_CLAIM)

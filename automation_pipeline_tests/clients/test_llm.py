@@ -127,7 +127,7 @@ JSON = st.recursive(
     ),
     max_leaves=8,
 )
-NEARLY = st.fixed_dictionaries(
+ALMOST_ANSWERS = st.fixed_dictionaries(
     {
         "choices": st.lists(
             st.fixed_dictionaries({"message": JSON | st.fixed_dictionaries({"content": JSON})})
@@ -138,7 +138,7 @@ NEARLY = st.fixed_dictionaries(
 
 
 @given(
-    body=(JSON | NEARLY).map(lambda document: json.dumps(document).encode()) | st.binary(),
+    body=(JSON | ALMOST_ANSWERS).map(lambda document: json.dumps(document).encode()) | st.binary(),
     status=st.sampled_from([200, 200, 200, 204, 302, 400, 401, 404, 413, 429, 503]),
     wait=st.none() | st.text(st.characters(min_codepoint=32, max_codepoint=126)),
 )

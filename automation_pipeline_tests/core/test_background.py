@@ -23,7 +23,7 @@ from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.e2e.system import REPOSITORY
 from automation_pipeline_tests.waiting import wait_until
 
-OFTEN = 0.01
+FLUSH_SECONDS = 0.01
 
 
 class Workload:
@@ -62,7 +62,9 @@ class Workload:
         self.writes.append(list(results))
 
 
-def run(workload: Workload, count: int, width: int, flush_every_seconds: float = OFTEN) -> None:
+def run(
+    workload: Workload, count: int, width: int, flush_every_seconds: float = FLUSH_SECONDS
+) -> None:
     async def process() -> None:
         before = asyncio.all_tasks()
         try:
@@ -130,7 +132,9 @@ def test_results_are_written_during_the_work() -> None:
             written.extend(results)
             loop.call_soon_threadsafe(first_is_written.set)
 
-        await process_concurrently(range(2), work, write, width=1, flush_every_seconds=OFTEN)
+        await process_concurrently(
+            range(2), work, write, width=1, flush_every_seconds=FLUSH_SECONDS
+        )
 
     asyncio.run(asyncio.wait_for(both(), timeout=60))
     assert written == [0, 1]
@@ -151,7 +155,9 @@ def test_a_slow_writer_does_not_stop_the_work() -> None:
             wait_until(lambda: len(done) > before)
         seen_while_writing.append(len(done) - before)
 
-    asyncio.run(process_concurrently(range(100), work, write, width=2, flush_every_seconds=OFTEN))
+    asyncio.run(
+        process_concurrently(range(100), work, write, width=2, flush_every_seconds=FLUSH_SECONDS)
+    )
     assert max(seen_while_writing) > 0
 
 

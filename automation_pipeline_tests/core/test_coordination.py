@@ -40,16 +40,18 @@ class Permits:
         if call in self.failing:
             raise UNAVAILABLE
 
-    async def acquire(self, name: str, limit: int, owner: str, ttl_seconds: float) -> "Held | None":
+    async def acquire(
+        self, name: str, limit: int, owner: str, ttl_seconds: float
+    ) -> "FakePermit | None":
         self.record("acquire")
         if len(self.held) >= limit:
             return None
-        permit = Held(self)
+        permit = FakePermit(self)
         self.held.add(permit)
         return permit
 
 
-class Held:
+class FakePermit:
     def __init__(self, permits: Permits) -> None:
         self.permits = permits
 
@@ -201,7 +203,7 @@ def test_polling_for_a_permit_backs_off_with_one_call_per_round(
 
     monkeypatch.setattr(semaphore_module, "uniform", lambda _low, _high: 1.0)
     semaphore = Semaphore(permits, "model", 50, "me")
-    permits.held = {Held(permits) for _ in range(50)}
+    permits.held = {FakePermit(permits) for _ in range(50)}
     monkeypatch.setattr(semaphore_module.asyncio, "sleep", sleep)
     asyncio.run(semaphore._wait())
     assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]

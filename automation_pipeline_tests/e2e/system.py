@@ -31,7 +31,7 @@ TOKEN = "a-machine-token-of-the-tests"
 # Enough for every process on a busy machine; each loads Dagster first.
 TIMEOUT_SECONDS = 240.0
 LOOK_EVERY_SECONDS = 0.1
-API_SAYS = "api listening on "
+LISTENING = "api listening on "
 # Short intervals, which are minutes in production: a lost process is found within seconds, and sensors run
 # every five seconds.
 SHORT_INTERVALS = {
@@ -238,12 +238,12 @@ class System:
             str(BIN / "automation"), "api", "--port", "0", log=log.name, **variables
         ) as process:
             wait_until(
-                lambda: API_SAYS in log.read_text() or process.poll() is not None,
+                lambda: LISTENING in log.read_text() or process.poll() is not None,
                 TIMEOUT_SECONDS,
                 every=0.1,
             )
-            assert API_SAYS in log.read_text(), log.read_text()
-            url = log.read_text().rpartition(API_SAYS)[2].split()[0]
+            assert LISTENING in log.read_text(), log.read_text()
+            url = log.read_text().rpartition(LISTENING)[2].split()[0]
             headers = {"Authorization": f"Bearer {TOKEN}"}
             with httpx.Client(
                 base_url=url,

@@ -16,7 +16,7 @@ CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"
     "response_headers_conformance,unsupported_method,allow_header_conformance,ignored_auth"
 )
-PULSE = """
+HEARTBEAT = """
 INSERT INTO pulses (name, beat_at) VALUES ('dagster-daemon', CURRENT_TIMESTAMP)
 ON CONFLICT (name) DO UPDATE SET beat_at = CURRENT_TIMESTAMP
 """
@@ -29,7 +29,7 @@ def simulated_daemon(system: System) -> Iterator[None]:
 
     def tick() -> None:
         while not ended.is_set():
-            system.sql(PULSE)
+            system.sql(HEARTBEAT)
             ended.wait(5)
 
     thread = threading.Thread(target=tick, daemon=True)

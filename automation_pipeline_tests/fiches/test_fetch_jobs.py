@@ -214,7 +214,7 @@ class Killed(BaseException):
     """Stands for the death of a process."""
 
 
-class DyingSource(FakeFicheSource):
+class KilledSource(FakeFicheSource):
     """Kills the process on one day, as soon as the lists of four other days are stored."""
 
     is_dying = True
@@ -233,7 +233,7 @@ class DyingSource(FakeFicheSource):
 def test_a_restarted_job_fetches_only_the_remaining_days(
     database: Database, clock: FakeClock
 ) -> None:
-    crm = DyingSource()
+    crm = KilledSource()
     ranges = FetchJobHarness(database, clock, crm)
     ranges.sell(*DAYS)
     job = ranges.job(refresh=True)

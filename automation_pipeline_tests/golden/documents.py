@@ -99,7 +99,7 @@ def _parameter(one: Any) -> str:
 
 
 def _kind(annotation: Any) -> str:
-    """A type without its validators, whose names and addresses nobody depends on."""
+    """A type without its validators: their names and memory addresses are no part of the interface."""
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return f"one of {', '.join(str(one.value) for one in annotation)}"
     match get_origin(annotation), get_args(annotation):

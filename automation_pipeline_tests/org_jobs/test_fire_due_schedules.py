@@ -423,7 +423,7 @@ def test_concurrent_dispatchers_decide_each_due_time_once(
     assert {data.schedule_row(id_).run_count for id_ in ids} == {1}
 
 
-DIE = """
+SCRIPT_THAT_DIES = """
 import sys
 from automation_pipeline_tests.org_jobs.worker_processes import dispatch_and_be_killed
 dispatch_and_be_killed(sys.argv[1], sys.argv[2], int(sys.argv[3]))
@@ -438,7 +438,8 @@ def test_killed_dispatcher_leaves_no_partial_work(
     ids = [data.schedule(server_instance_id=server, **EVERY_FIVE) for _ in range(8)]
     set_clock(data, 10, 5)
     killed = subprocess.run(
-        [sys.executable, "-c", DIE, database_url, data.now.isoformat(), str(nth)], check=False
+        [sys.executable, "-c", SCRIPT_THAT_DIES, database_url, data.now.isoformat(), str(nth)],
+        check=False,
     )
     assert killed.returncode == -signal.SIGKILL
     done = 3 * (nth - 1)

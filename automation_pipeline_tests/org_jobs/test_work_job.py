@@ -346,7 +346,7 @@ def test_job_of_a_killed_worker_ends_once(data: OrgJobsData, kind: str) -> None:
     assert [event.name for event in data.events()].count("job_run.succeeded") == 1
 
 
-DIE = """
+SCRIPT_THAT_DIES = """
 import sys
 from automation_pipeline_tests.org_jobs.processes import work_and_die
 work_and_die(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
@@ -356,7 +356,7 @@ work_and_die(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
 def kill_during_work(data: OrgJobsData, run_id: int, kind: str) -> None:
     url = data.database.url.render_as_string(hide_password=False)
     given = [url, data.now.isoformat(), str(run_id), kind]
-    killed = subprocess.run([sys.executable, "-c", DIE, *given], check=False)
+    killed = subprocess.run([sys.executable, "-c", SCRIPT_THAT_DIES, *given], check=False)
     assert killed.returncode == -signal.SIGKILL
 
 

@@ -23,7 +23,7 @@ from automation_pipeline.cli.output import (
 from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import LARGEST_ID
 from automation_pipeline.org_jobs.commands import jobs, organisations, schedules
-from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg, operating
+from automation_pipeline.org_jobs.commands.arguments import AfterId, OfOrg, org_write_context
 from automation_pipeline.org_jobs.commands.organisations import check_org
 from automation_pipeline.org_jobs.commands.pages import BACKFILL_COLUMNS, ENTRIES, print_backfill
 from automation_pipeline.org_jobs.fires import cancel_backfill
@@ -94,7 +94,7 @@ def backfill(session: Session, batch_id: int) -> Backfill:
 
 @operation(f"POST {BACKFILLS}/{{batch_id}}/cancel")
 def cancel_stored_backfill(services: Services, batch_id: int) -> Backfill:
-    return cancel_backfill(batch_id, **operating(services))
+    return cancel_backfill(batch_id, **org_write_context(services))
 
 
 @app.command()

@@ -31,11 +31,11 @@ from automation_pipeline.org_jobs.models.organisations import (
 from automation_pipeline.org_jobs.queries.organisations import get_organisation, list_organisations
 
 
-class Operating(WriteContext):
+class OrgWriteContext(WriteContext):
     within: OrgScope
 
 
-def operating(services: Services) -> Operating:
+def org_write_context(services: Services) -> OrgWriteContext:
     """The arguments of use cases that record their actor. An operator reaches all organisations."""
     return {**write_context(services), "within": ALL_ORGANISATIONS}
 

@@ -41,7 +41,7 @@ from automation_pipeline.org_jobs.commands.arguments import (
     Wait,
     chosen_org,
     given_fields,
-    operating,
+    org_write_context,
     read_payload,
 )
 from automation_pipeline.org_jobs.commands.organisations import check_org, organisation
@@ -82,7 +82,7 @@ def new_job(services: Services, given: Document, *, org: str | None) -> OrgJob:
         given,
         org_id=chosen_org(services, org),
         call_origins=services.settings.org_jobs_https_allowed_origins,
-        **operating(services),
+        **org_write_context(services),
     )
 
 
@@ -119,12 +119,12 @@ def job(session: Session, job_id: int) -> OrgJob:
 def cancel_stored_job(
     services: Services, job_id: int, *, reason: str | None, at_once: bool
 ) -> OrgJob:
-    return cancel_job(job_id, reason=reason, at_once=at_once, **operating(services))
+    return cancel_job(job_id, reason=reason, at_once=at_once, **org_write_context(services))
 
 
 @operation(f"POST {JOBS}/{{job_id}}/retry")
 def retry_stored_job(services: Services, job_id: int) -> OrgJob:
-    return retry_job(job_id, **operating(services))
+    return retry_job(job_id, **org_write_context(services))
 
 
 @operation(f"GET {JOBS}/{{job_id}}/log")

@@ -44,7 +44,7 @@ from automation_pipeline.org_jobs.commands.arguments import (
     given_fields,
     maintenance,
     maintenance_line,
-    operating,
+    org_write_context,
 )
 from automation_pipeline.org_jobs.models.job_types import TYPE_NAME, JobTypeCard
 from automation_pipeline.org_jobs.models.organisations import (
@@ -87,7 +87,7 @@ ORGANISATIONS, TYPES = "/api/organisations", "/api/org-jobs/types"
 
 @operation(f"POST {ORGANISATIONS}")
 def new_organisation(services: Services, given: Document) -> Organisation:
-    return create_organisation(given, **operating(services))
+    return create_organisation(given, **org_write_context(services))
 
 
 @operation(f"GET {ORGANISATIONS}")
@@ -108,19 +108,19 @@ def check_org(org_id: str | None) -> None:
 
 @operation(f"PATCH {ORGANISATIONS}/{{org_id}}")
 def change_organisation(services: Services, org_id: str, given: Document) -> Organisation:
-    return update_organisation(org_id, given, **operating(services))
+    return update_organisation(org_id, given, **org_write_context(services))
 
 
 @operation(f"POST {ORGANISATIONS}/{{org_id}}/suspend")
 def suspend_stored_organisation(
     services: Services, org_id: str, reason: str | None
 ) -> Organisation:
-    return suspend_organisation(org_id, reason=reason, **operating(services))
+    return suspend_organisation(org_id, reason=reason, **org_write_context(services))
 
 
 @operation(f"POST {ORGANISATIONS}/{{org_id}}/resume")
 def resume_stored_organisation(services: Services, org_id: str) -> Organisation:
-    return resume_organisation(org_id, **operating(services))
+    return resume_organisation(org_id, **org_write_context(services))
 
 
 @operation(f"GET {TYPES}")
@@ -131,17 +131,19 @@ def job_types(services: Services, *, org: str | None) -> Sequence[JobTypeCard]:
 
 @operation(f"POST {TYPES}", query=["org"])
 def new_type(services: Services, given: Document, *, org: str | None) -> JobTypeCard:
-    return create_job_type(given, org_id=chosen_org(services, org), **operating(services))
+    return create_job_type(given, org_id=chosen_org(services, org), **org_write_context(services))
 
 
 @operation(f"PUT {TYPES}/{{name}}", query=["org"])
 def change_type(services: Services, name: str, given: Document, *, org: str | None) -> JobTypeCard:
-    return update_job_type(name, given, org_id=chosen_org(services, org), **operating(services))
+    return update_job_type(
+        name, given, org_id=chosen_org(services, org), **org_write_context(services)
+    )
 
 
 @operation(f"DELETE {TYPES}/{{name}}")
 def remove_type(services: Services, name: str, *, org: str | None) -> None:
-    delete_job_type(name, org_id=chosen_org(services, org), **operating(services))
+    delete_job_type(name, org_id=chosen_org(services, org), **org_write_context(services))
 
 
 OrgName = Annotated[str | None, typer.Option("--name", "-n", help="A name for people.")]
@@ -259,7 +261,7 @@ SchemaFile = Annotated[
 
 
 @types_app.callback(invoke_without_command=True)
-def types_alone(context: typer.Context, *, as_json: AsJson = False) -> None:
+def job_types_overview(context: typer.Context, *, as_json: AsJson = False) -> None:
     """List job types, and define types for agents. Alone it lists the types."""
     if context.invoked_subcommand is None:
         _list_types(None, as_json=as_json)
@@ -408,7 +410,7 @@ HOSTS, SERVERS = "/api/org-hosts", "/api/org-servers"
 
 @operation(f"POST {HOSTS}", query=["org"])
 def new_host(services: Services, given: Document, *, org: str | None) -> Host:
-    return create_host(given, org_id=chosen_org(services, org), **operating(services))
+    return create_host(given, org_id=chosen_org(services, org), **org_write_context(services))
 
 
 @operation(f"GET {HOSTS}")
@@ -423,17 +425,17 @@ def host(session: Session, host_id: int) -> Host:
 
 @operation(f"PATCH {HOSTS}/{{host_id}}")
 def change_host(services: Services, host_id: int, given: Document) -> Host:
-    return update_host(host_id, given, **operating(services))
+    return update_host(host_id, given, **org_write_context(services))
 
 
 @operation(f"DELETE {HOSTS}/{{host_id}}")
 def remove_host(services: Services, host_id: int) -> None:
-    delete_host(host_id, **operating(services))
+    delete_host(host_id, **org_write_context(services))
 
 
 @operation(f"POST {SERVERS}", query=["org"])
 def new_server(services: Services, given: Document, *, org: str | None) -> Server:
-    return create_server(given, org_id=chosen_org(services, org), **operating(services))
+    return create_server(given, org_id=chosen_org(services, org), **org_write_context(services))
 
 
 @operation(f"GET {SERVERS}")
@@ -448,12 +450,12 @@ def server(session: Session, server_id: int) -> Server:
 
 @operation(f"PATCH {SERVERS}/{{server_id}}")
 def change_server(services: Services, server_id: int, given: Document) -> Server:
-    return update_server(server_id, given, **operating(services))
+    return update_server(server_id, given, **org_write_context(services))
 
 
 @operation(f"DELETE {SERVERS}/{{server_id}}")
 def remove_server(services: Services, server_id: int) -> None:
-    delete_server(server_id, **operating(services))
+    delete_server(server_id, **org_write_context(services))
 
 
 HostId = Annotated[

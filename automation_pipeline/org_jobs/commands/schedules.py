@@ -43,7 +43,7 @@ from automation_pipeline.org_jobs.commands.arguments import (
     chosen_org,
     default_org,
     given_fields,
-    operating,
+    org_write_context,
     read_instant,
     read_payload,
     with_schedule_flags,
@@ -99,7 +99,7 @@ def new_schedule(services: Services, given: Document, *, org: str | None) -> Org
         given,
         org_id=chosen_org(services, org),
         call_origins=services.settings.org_jobs_https_allowed_origins,
-        **operating(services),
+        **org_write_context(services),
     )
 
 
@@ -132,35 +132,35 @@ def change_schedule(services: Services, schedule_id: str, given: Document) -> Or
         schedule_id,
         given,
         call_origins=services.settings.org_jobs_https_allowed_origins,
-        **operating(services),
+        **org_write_context(services),
     )
 
 
 @operation(f"DELETE {ONE}")
 def remove_schedule(services: Services, schedule_id: str) -> None:
-    delete_schedule(schedule_id, **operating(services))
+    delete_schedule(schedule_id, **org_write_context(services))
 
 
 @operation(f"POST {ONE}/pause")
 def pause_stored_schedule(
     services: Services, schedule_id: str, *, reason: str | None, until: datetime | None
 ) -> OrgSchedule:
-    return pause_schedule(schedule_id, reason=reason, until=until, **operating(services))
+    return pause_schedule(schedule_id, reason=reason, until=until, **org_write_context(services))
 
 
 @operation(f"POST {ONE}/resume")
 def resume_stored_schedule(services: Services, schedule_id: str) -> OrgSchedule:
-    return resume_schedule(schedule_id, **operating(services))
+    return resume_schedule(schedule_id, **org_write_context(services))
 
 
 @operation(f"POST {ONE}/skip-next")
 def skip_next_due_time(services: Services, schedule_id: str, reason: str | None) -> OrgSchedule:
-    return skip_next_run(schedule_id, reason=reason, **operating(services))
+    return skip_next_run(schedule_id, reason=reason, **org_write_context(services))
 
 
 @operation(f"DELETE {ONE}/skip-next")
 def keep_next_due_time(services: Services, schedule_id: str) -> OrgSchedule:
-    return keep_next_run(schedule_id, **operating(services))
+    return keep_next_run(schedule_id, **org_write_context(services))
 
 
 @operation(f"POST {ONE}/run-now")
@@ -172,7 +172,7 @@ def run_stored_schedule(
         payload=payload,
         ignore_window=ignore_window,
         call_origins=services.settings.org_jobs_https_allowed_origins,
-        **operating(services),
+        **org_write_context(services),
     )
 
 
@@ -182,7 +182,7 @@ def backfill_stored_schedule(services: Services, schedule_id: str, given: Docume
         schedule_id,
         given,
         call_origins=services.settings.org_jobs_https_allowed_origins,
-        **operating(services),
+        **org_write_context(services),
     )
 
 

@@ -18,8 +18,8 @@ from automation_pipeline.core.errors import InvalidInputError
 from automation_pipeline.core.json_model import (
     Instant,
     JsonModel,
-    answerable,
     as_document,
+    escape_surrogates,
     is_deeper,
     parse,
     text_fault,
@@ -374,11 +374,11 @@ def _faults(error: jsonschema_rs.ValidationError) -> Iterator[PayloadFault]:
             for name in cast("Sequence[str]", error.kind.value):
                 yield _path([*path, name]), "is not a known field"
         case _:
-            yield _path(path), answerable(error.message.removeprefix("the value "))[:300]
+            yield _path(path), escape_surrogates(error.message.removeprefix("the value "))[:300]
 
 
 def _path(steps: Sequence[str]) -> str:
-    return ".".join(answerable(step)[:LONGEST_PAYLOAD_KEY] for step in steps)
+    return ".".join(escape_surrogates(step)[:LONGEST_PAYLOAD_KEY] for step in steps)
 
 
 def _refused(faults: Iterable[PayloadFault]) -> InvalidInputError:

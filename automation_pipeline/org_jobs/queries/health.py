@@ -23,8 +23,8 @@ from automation_pipeline.org_jobs.queries.queue import (
     IS_ACTIVE,
     IS_PENDING,
     IS_RUNNING,
+    is_in_future,
     is_open,
-    lasts,
 )
 from automation_pipeline.org_jobs.rules.health import (
     HEARTBEAT_MISSED_AFTER,
@@ -170,7 +170,7 @@ def _silent_hosts(session: Session, now: datetime) -> Iterator[AlertCondition]:
     query = (
         select(*columns, has_servers)
         .join(OrganisationRow, OrganisationRow.id == HostRow.org_id)
-        .where(is_silent, ~lasts(HostRow.maintenance_until, now), is_open(now))
+        .where(is_silent, ~is_in_future(HostRow.maintenance_until, now), is_open(now))
         .order_by(HostRow.id)
     )
     found = session.execute(query).tuples().all()

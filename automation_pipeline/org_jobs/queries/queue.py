@@ -102,7 +102,7 @@ def is_waiting(now: datetime) -> ColumnElement[bool]:
 
 def is_open(now: datetime) -> ColumnElement[bool]:
     """For organisations: neither suspended nor in maintenance."""
-    is_maintained = lasts(OrganisationRow.maintenance_until, now)
+    is_maintained = is_in_future(OrganisationRow.maintenance_until, now)
     return and_(OrganisationRow.suspended_at.is_(None), ~is_maintained)
 
 
@@ -117,13 +117,15 @@ def _has_open_server(now: datetime) -> ColumnElement[bool]:
     of_job = ServerRow.id == OrgJobRow.server_instance_id
     is_off = exists().where(of_job, ~ServerRow.is_enabled).correlate(OrgJobRow)
     is_maintained = exists().where(
-        of_job, HostRow.id == ServerRow.host_id, lasts(HostRow.maintenance_until, now)
+        of_job, HostRow.id == ServerRow.host_id, is_in_future(HostRow.maintenance_until, now)
     )
     return and_(~is_off, ~is_maintained.correlate(OrgJobRow))
 
 
-def lasts(until: InstrumentedAttribute[datetime | None], now: datetime) -> ColumnElement[bool]:
-    """Never NULL, because callers negate it."""
+def is_in_future(
+    until: InstrumentedAttribute[datetime | None], now: datetime
+) -> ColumnElement[bool]:
+    """False instead of NULL for a missing time, because callers negate the condition."""
     return and_(until.is_not(None), until > now)
 
 

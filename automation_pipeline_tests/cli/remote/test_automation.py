@@ -223,7 +223,7 @@ def test_a_rejected_rerun_is_reported(
 def test_transcriptions_are_followed_until_they_end(
     remote: RemoteTerminal, harness: AuditHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first is refused, the second comes to its end: both are told, here as from afar."""
+    """The first transcription is refused and the second completes. The command reports both."""
 
     def work() -> None:
         with harness.database.transaction() as session:

@@ -26,7 +26,7 @@ class Thing(JsonModel):
 
 
 @dataclass(frozen=True)
-class Stamp:
+class StampedThing:
     made_at: datetime
     of_thing: Thing | None = None
 
@@ -67,7 +67,9 @@ def turn(
 
 
 @operation("PUT /things")
-def put_thing(services: Services, given: Document, *, only_here: bool = True) -> Stamp:
+def put_thing(
+    services: Services, given: Document, *, require_local_machine: bool = True
+) -> StampedThing:
     raise AssertionError(services)
 
 
@@ -111,7 +113,9 @@ def test_a_response_is_parsed_as_the_result_type(sent: RecordingApi) -> None:
     assert answer_about_things() == sent.answer
     found = {"id": 1, "longName": "y", "new": True}
     sent.answer = {"data": {"madeAt": "2026-05-01T00:00:00Z", "ofThing": found, "new": 1}}
-    assert put_thing({}) == Stamp(datetime(2026, 5, 1, tzinfo=UTC), Thing(id=1, long_name="y"))
+    assert put_thing({}) == StampedThing(
+        datetime(2026, 5, 1, tzinfo=UTC), Thing(id=1, long_name="y")
+    )
     sent.answer = {"data": {"longName": "x"}}
     with pytest.raises(UpstreamError, match="cannot be parsed: its version differs"):
         thing("7")
