@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
+from sqlalchemy import URL, Engine
 
 from automation_pipeline import migrations
 from automation_pipeline.automation import transcribing as transcribe_targets
+from automation_pipeline.storage import database as database_module
 from automation_pipeline.storage.database import Database
 from automation_pipeline.transcription import recordings as transcribe_waiting
 from automation_pipeline_tests import postgres, services, simulator_control
@@ -114,6 +116,26 @@ def short_poll_intervals() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transcribe_waiting, "POLL_SECONDS", 0.02)
         patch.setattr(transcribe_targets, "FIRST_PAUSE_SECONDS", 0.02)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_statement_cache() -> Iterator[None]:
+    """Compile each statement once per worker instead of once per test: engines of the same kind share
+    their dialect, which is a part of the cache's key."""
+    first: dict[str, Engine] = {}
+    create = database_module.engine_of
+
+    def engine_of(url: URL, limits: database_module.ServerLimits | None = None) -> Engine:
+        engine = create(url, limits)
+        shared = first.setdefault(url.get_backend_name(), engine)
+        engine.dialect = shared.dialect
+        engine.update_execution_options(compiled_cache=shared_cache)
+        return engine
+
+    shared_cache: dict[object, object] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database_module, "engine_of", engine_of)
         yield
 
 
