@@ -197,7 +197,7 @@ def stats_of(session: Session, config_ids: Iterable[int]) -> dict[int, ConfigSta
 
 
 def lock_config(session: Session, config_id: int) -> StoredConfig:
-    """Lock the configuration against other changes until the transaction ends. Audits of it may start."""
+    """Lock the configuration against other changes until the transaction ends. Audits with it may still start."""
     row = select(AuditConfigRow.id).where(AuditConfigRow.id == config_id)
     if session.scalar(row.with_for_update(key_share=True)) is None:
         raise config_not_found(config_id)
@@ -334,7 +334,7 @@ def import_config(
     """
     config, now = parse_config(given), clock.now()
     with database.transaction() as session:
-        advisory_lock(session, "audit-config-imports")  # they find configurations by name
+        advisory_lock(session, "audit-config-imports")  # imports find configurations by name
         known = find_by_name(session, config.name)
         if known is None:
             return ImportedConfig(add_config(session, config, now), Outcome.CREATED, config)

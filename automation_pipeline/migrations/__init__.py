@@ -38,7 +38,7 @@ def upgrade(database: Database, revision: str = "head") -> None:
 
 
 def refuse_unreleased(revision: str | None) -> None:
-    """PermanentError for a database of a version before the first release; its message says what to
+    """Raises PermanentError for a database of a version before the first release; its message says what to
     do."""
     if revision is not None and _BEFORE_RELEASE.fullmatch(revision):
         raise PermanentError(

@@ -7,8 +7,8 @@ from automation_pipeline.core.clock import Clock
 from automation_pipeline.core.errors import ConflictError
 from automation_pipeline.org_jobs.models.job_types import job_type
 from automation_pipeline.org_jobs.models.jobs import (
+    DEFAULT_RETRY_POLICY,
     ENDED_RUN_STATES,
-    USUAL_RETRIES,
     OrgJob,
     OrgJobsRunState,
     attempt_cancelled,
@@ -57,7 +57,7 @@ def request_job(  # noqa: PLR0913  the collaborators by name
             org_id=org_id,
             type=job_type(wanted.type, own_types),
             payload=wanted.payload,
-            retry=wanted.retry_policy or USUAL_RETRIES,
+            retry=wanted.retry_policy or DEFAULT_RETRY_POLICY,
             created_by=actor,
             priority=wanted.priority,
             server_instance_id=wanted.server_instance_id,
@@ -136,7 +136,7 @@ def _stop(
 def retry_job(
     job_id: int, *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> OrgJob:
-    """ConflictError unless the job failed or was cancelled."""
+    """Raises ConflictError unless the job failed or was cancelled."""
     with database.transaction() as session:
         run, now = newest_run(session, job_id, within), clock.now()
         if run.status not in {OrgJobsRunState.FAILED, OrgJobsRunState.CANCELLED}:

@@ -74,7 +74,7 @@ class Records(Generic[Row, Shown]):
         clock: Clock,
         actor: str,
     ) -> Shown:
-        """InvalidInputError names every field at fault. ConflictError when the name is taken."""
+        """Raises InvalidInputError with every invalid field, and ConflictError when the name is taken."""
         wanted = parse(self.written, given, f"Invalid {self.noun}")
         with database.transaction() as session:
             locked_organisation(session, org_id, within)
@@ -288,7 +288,7 @@ def _refuse_taken(session: Session, row: HostRow | ServerRow, changed: Mapping[s
 def create_organisation(
     given: Mapping[str, object], *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> Organisation:
-    """ConflictError if the id is taken, and for a caller of an organisation."""
+    """Raises ConflictError if the id is taken, or if the caller belongs to an organisation."""
     wanted, now = parse(OrganisationInput, given, "Invalid organisation"), clock.now()
     if within.org_id is not None:
         raise ConflictError("A caller of an organisation cannot create others.")

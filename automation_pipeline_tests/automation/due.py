@@ -23,13 +23,13 @@ def check_due(database: Database, clock: Clock) -> DueReport:
     return start_due_runs(RULES, database=database, clock=clock)
 
 
-def a_daily(
+def make_daily_schedule(
     database: Database, clock: Clock, time_of_day: str = "10:00", **fields: Any
 ) -> Schedule:
     return make_schedule(database, clock, scheduleType="DAILY", timeOfDay=time_of_day, **fields)
 
 
-def an_hourly(database: Database, clock: Clock, **fields: Any) -> Schedule:
+def make_hourly_schedule(database: Database, clock: Clock, **fields: Any) -> Schedule:
     return make_schedule(database, clock, scheduleType="CRON", cronExpression="0 * * * *", **fields)
 
 

@@ -28,7 +28,7 @@ HOOK = "https://hooks.example.com/run"
 AT_ONCE = Backoff(base_seconds=0, cap_seconds=0)
 
 
-def an_ended_run(
+def make_ended_run(
     database: Database,
     clock: Clock,
     failures: Iterable[str] = (),

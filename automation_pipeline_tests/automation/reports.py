@@ -12,7 +12,7 @@ from automation_pipeline_tests.factories import make_schedule
 EVIL = '<script>alert("x")</script> & <img src=x onerror=alert(1)> | $x^{$'
 
 
-def a_reported_run(harness: AuditHarness) -> int:
+def make_reported_run(harness: AuditHarness) -> int:
     """Fiches 1 to 4: good audit, bad audit, failure with markup in the error, not found."""
     config_id = harness.configure(2, name=f"Sales {EVIL}")
     record_sales(harness, "1", "2", "3")

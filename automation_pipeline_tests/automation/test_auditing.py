@@ -412,7 +412,7 @@ def test_existing_transcripts_and_audits_count_after_the_audit_budget(
 def test_progress_counts_expected_audits_and_waits_are_logged(
     harness: AutomationHarness,
 ) -> None:
-    """Finding 2.4: progress was relative to the started audits, and log lines that operators
+    """Regression: progress was relative to the started audits, and log lines that operators
     search for were missing."""
     harness.sell("1")
     harness.sell("2")
@@ -542,7 +542,7 @@ def test_an_error_of_the_next_batch_does_not_affect_the_audits(
 
 
 def test_automatic_configurations_are_those_of_the_selection(harness: AutomationHarness) -> None:
-    """Finding 2.8: each batch resolved the configurations again."""
+    """Regression: each batch resolved the configurations again."""
     harness.sell("1")
     harness.automatic()
     run_attempt = harness.prepare_work("1")
@@ -552,7 +552,7 @@ def test_automatic_configurations_are_those_of_the_selection(harness: Automation
 
 
 def test_the_work_budget_counts_from_the_start_of_the_run(harness: AutomationHarness) -> None:
-    """Finding 2.8: each batch and attempt got the full budget again."""
+    """Regression: each batch and attempt got the full budget again."""
     harness.sell("1")
     harness.automatic()
     run_attempt = harness.prepare_work("1")
@@ -582,7 +582,7 @@ def test_an_audit_gets_the_remaining_time_of_the_run(harness: AutomationHarness)
 def test_fiches_without_recordings_are_neither_transcribed_nor_audited(
     harness: AutomationHarness,
 ) -> None:
-    """Finding 2.8: progress counted these fiches as transcribed and audited."""
+    """Regression: progress counted these fiches as transcribed and audited."""
     harness.sell("1")
     harness.add_to_crm("2", calls=0)
     harness.automatic()

@@ -27,7 +27,13 @@ from automation_pipeline.core.errors import (
     TransientError,
 )
 from automation_pipeline.fiches.models.fiches import CrmFiche
-from automation_pipeline_tests.automation.due import RULES, a_daily, change, check_due, occurrences
+from automation_pipeline_tests.automation.due import (
+    RULES,
+    change,
+    check_due,
+    make_daily_schedule,
+    occurrences,
+)
 from automation_pipeline_tests.automation.harness import AutomationHarness, Outcome
 from automation_pipeline_tests.automation.post import delivery_services, records, relay
 from automation_pipeline_tests.factories import make_launch
@@ -276,7 +282,7 @@ class TestTheSchedulerNeverTriggersASchedule:
     def test_an_inactive_or_manual_schedule_has_no_occurrences(
         self, change_it: dict[str, object], harness: AutomationHarness
     ) -> None:
-        schedule = a_daily(harness.database, harness.clock)
+        schedule = make_daily_schedule(harness.database, harness.clock)
         change(harness.database, schedule.id, **change_it)
         harness.clock.advance(timedelta(days=1))
         assert (
@@ -304,7 +310,7 @@ class TestTheSchedulerNeverTriggersASchedule:
     def test_a_due_time_without_a_run_has_the_reason(
         self, marked: bool, hours: int, because: str, harness: AutomationHarness
     ) -> None:
-        schedule = a_daily(harness.database, harness.clock)
+        schedule = make_daily_schedule(harness.database, harness.clock)
         [started] = check_due(harness.database, harness.clock).triggered
         finalise_run(
             started.run_id, database=harness.database, clock=harness.clock, breakdown="over"

@@ -145,7 +145,7 @@ def test_failed_fetches_are_retried_up_to_the_schedules_limit(
 def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
     harness: AutomationHarness,
 ) -> None:
-    """Finding 2.3: one hanging fiche blocked the retries and results of all others."""
+    """Regression: one hanging fiche blocked the retries and results of all others."""
     harness.crm = SilentFor(
         lambda: (
             [row.stage for row in harness.rows(run_attempt)] == ["selected", "fetched", "fetched"]

@@ -27,8 +27,8 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.outbox import OutboxRow, claim_in_order, enqueue
 from automation_pipeline_tests.automation.post import (
     HOOK,
-    an_ended_run,
     delivery_services,
+    make_ended_run,
     outbox,
     records,
     relay,
@@ -212,7 +212,7 @@ def test_an_error_that_a_publisher_raises_counts_like_one_that_it_returns(
 def test_an_error_of_one_queue_is_raised_after_the_others_are_done(
     database: Database, clock: Clock
 ) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     fill(database, [event("a")])
 
     def broken_beat() -> None:
@@ -349,7 +349,7 @@ EMAILS = ["anna@example.com", "bert@example.com"]
 
 
 def test_a_webhook_is_signed_and_sent_once(database: Database, clock: Clock) -> None:
-    [run] = an_ended_run(database, clock, ["5"])
+    [run] = make_ended_run(database, clock, ["5"])
     webhooks = FakeWebhookSender()
     for _ in range(2):
         relay(delivery_services(webhooks), database)
@@ -375,7 +375,7 @@ def test_a_webhook_is_signed_and_sent_once(database: Database, clock: Clock) -> 
 
 
 def test_each_receiver_gets_one_email(database: Database, clock: Clock) -> None:
-    run = an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS)
+    run = make_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS)
     mail = FakeMailSender()
     relay(delivery_services(FakeWebhookSender(), mail), database)
     assert sorted(mail.sent) == [
@@ -387,7 +387,7 @@ def test_each_receiver_gets_one_email(database: Database, clock: Clock) -> None:
 def test_transient_delivery_errors_are_retried_and_the_result_is_stored(
     database: Database, clock: Clock
 ) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy"), TransientError("silent"), ACCEPTED])
     relay(delivery_services(webhooks), database)
     assert len(webhooks.posted) == 3
@@ -400,7 +400,7 @@ def test_transient_delivery_errors_are_retried_and_the_result_is_stored(
 def test_a_delivery_fails_permanently_after_the_last_attempt(
     database: Database, clock: Clock
 ) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
     relay(delivery_services(webhooks, attempts=3), database)
     assert len(webhooks.posted) == 3
@@ -421,7 +421,7 @@ def test_a_delivery_fails_permanently_after_the_last_attempt(
 def test_permanent_delivery_errors_are_not_retried(
     database: Database, clock: Clock, refusal: WebhookAnswer | Exception
 ) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     webhooks = FakeWebhookSender([refusal])
     relay(delivery_services(webhooks), database)
     [row] = records(database)
@@ -429,7 +429,7 @@ def test_permanent_delivery_errors_are_not_retried(
 
 
 def test_a_failed_delivery_waits_before_the_next_attempt(database: Database, clock: Clock) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     webhooks = FakeWebhookSender([WebhookAnswer(503, "busy")])
     services = delivery_services(webhooks, backoff=Backoff(base_seconds=10, cap_seconds=3600))
     for _ in range(2):
@@ -447,7 +447,7 @@ def test_a_failed_delivery_waits_before_the_next_attempt(database: Database, clo
 def test_an_email_without_a_mail_server_fails_with_the_reason(
     database: Database, clock: Clock
 ) -> None:
-    an_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS[:1])
+    make_ended_run(database, clock, webhookUrl=None, notifyEmails=EMAILS[:1])
     relay(delivery_services(FakeWebhookSender(), None), database)
     [row] = records(database)
     assert (row.status, row.attempts) == ("failed", 1)
@@ -459,7 +459,7 @@ def test_a_bug_in_one_delivery_does_not_stop_others_and_ends_after_its_attempts(
 ) -> None:
     bad = "https://bad.example.com/"
     for url in (HOOK, bad, HOOK):
-        an_ended_run(database, clock, webhookUrl=url)
+        make_ended_run(database, clock, webhookUrl=url)
     webhooks = FakeWebhookSender(by_url={bad: ZeroDivisionError("s3cret of the body")})
     relay(delivery_services(webhooks), database)
     first, broken, last = records(database)
@@ -476,7 +476,7 @@ def test_a_receiver_that_never_answers_does_not_delay_others(
 ) -> None:
     slow = "https://slow.example.com/"
     for url in (slow, HOOK):
-        an_ended_run(database, clock, webhookUrl=url)
+        make_ended_run(database, clock, webhookUrl=url)
 
     class Slow(FakeWebhookSender):
         async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
@@ -494,7 +494,7 @@ def test_a_receiver_that_never_answers_does_not_delay_others(
 
 
 def test_an_event_without_its_message_counts_as_published(database: Database, clock: Clock) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     with database.transaction() as session:
         session.delete(session.merge(records(database)[0]))
     webhooks = FakeWebhookSender()
@@ -523,7 +523,7 @@ def deliveries(hook: Receiver) -> Counter[str]:
 def test_one_relay_sends_both_messages_and_events(
     database: Database, clock: Clock, hook: Receiver
 ) -> None:
-    an_ended_run(database, clock, webhookUrl=f"{hook.url}/a")
+    make_ended_run(database, clock, webhookUrl=f"{hook.url}/a")
     with database.transaction() as session:
         enqueue(session, [event("a"), event("b")])
     publisher = FakePublisher()
@@ -536,7 +536,7 @@ def test_one_relay_sends_both_messages_and_events(
 def test_a_receiver_that_recovers_gets_its_message(
     database: Database, clock: Clock, hook: Receiver
 ) -> None:
-    an_ended_run(database, clock, webhookUrl=hook.url)
+    make_ended_run(database, clock, webhookUrl=hook.url)
     hook.answer(respond(503, "busy"), respond(429), respond(202, "late but here"))
     relay(delivery_services(client(hook.url)), database)
     [row] = records(database)
@@ -553,7 +553,7 @@ def test_several_processes_send_each_message_once(
     database: Database, database_url: str, clock: Clock, hook: Receiver
 ) -> None:
     for _ in range(25):
-        an_ended_run(database, clock, webhookUrl=hook.url)
+        make_ended_run(database, clock, webhookUrl=hook.url)
     sent = run_in_processes(relay_all, *((database_url, hook.url) for _ in range(PROCESS_COUNT)))
     assert sum(sent) == 25
     assert (len(deliveries(hook)), set(deliveries(hook).values())) == (25, {1})
@@ -563,7 +563,7 @@ def test_several_processes_send_each_message_once(
 def test_a_crash_between_sending_and_recording_resends_with_the_same_key(
     database: Database, database_url: str, clock: Clock, hook: Receiver
 ) -> None:
-    [run] = an_ended_run(database, clock, webhookUrl=hook.url)
+    [run] = make_ended_run(database, clock, webhookUrl=hook.url)
     killed = subprocess.run(
         [sys.executable, "-c", SCRIPT_THAT_DIES, database_url, hook.url], check=False
     )
@@ -579,7 +579,7 @@ def test_a_crash_between_sending_and_recording_resends_with_the_same_key(
 def test_a_message_that_always_crashes_the_relay_is_abandoned(
     database: Database, clock: Clock
 ) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     with database.transaction() as session:
         session.merge(outbox(database)[0]).attempts = 6
     webhooks = FakeWebhookSender()
@@ -593,7 +593,7 @@ def test_a_message_that_always_crashes_the_relay_is_abandoned(
 
 
 def test_no_delivery_starts_after_the_budget_is_used_up(database: Database, clock: Clock) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     webhooks = FakeWebhookSender()
     assert relay(delivery_services(webhooks), database, budget_seconds=0).messages == 0
     assert webhooks.posted == []
@@ -608,7 +608,7 @@ def test_a_slow_publisher_stays_within_the_budget_and_does_not_delay_messages(
             await asyncio.sleep(1.2)
             return await super().publish(events)
 
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     with database.transaction() as session:
         enqueue(session, [event(str(number)) for number in range(500)])
     publisher, webhooks, beats = Slow(), FakeWebhookSender(), list[None]()
@@ -638,7 +638,7 @@ class Hanging(FakeWebhookSender):
 def test_a_hanging_receiver_delays_no_events_and_is_retried_immediately(
     database: Database, clock: Clock
 ) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     with database.transaction() as session:
         enqueue(session, [event(str(number)) for number in range(500)])
     publisher, hanging, recovered = FakePublisher(), Hanging(), FakeWebhookSender()

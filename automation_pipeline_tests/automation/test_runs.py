@@ -60,7 +60,7 @@ from automation_pipeline.storage.outbox import OutboxRow
 from automation_pipeline.storage.run_requests import RunRequestRow, offer_waiting
 from automation_pipeline.storage.statements import database_now, database_time
 from automation_pipeline_tests.automation.due import run_now
-from automation_pipeline_tests.automation.post import HOOK, an_ended_run, outbox, records
+from automation_pipeline_tests.automation.post import HOOK, make_ended_run, outbox, records
 from automation_pipeline_tests.factories import (
     make_launch,
     make_open_run,
@@ -878,7 +878,7 @@ EMAILS = ["anna@example.com", "bert@example.com"]
 
 
 def test_each_receiver_has_a_record_and_an_event(database: Database, clock: Clock) -> None:
-    run = an_ended_run(database, clock, ["5", "6"], notifyEmails=EMAILS)
+    run = make_ended_run(database, clock, ["5", "6"], notifyEmails=EMAILS)
     kept = records(database)
     receivers = {(row.channel, row.target): row for row in kept}
     assert set(receivers) == {("webhook", HOOK), *(("email", each) for each in EMAILS)}
@@ -905,14 +905,14 @@ def get_only_schedule_id(database: Database) -> int:
 
 
 def test_notification_of_a_failed_run_has_the_error(database: Database, clock: Clock) -> None:
-    an_ended_run(database, clock, ["5"], breakdown="The worker was killed")
+    make_ended_run(database, clock, ["5"], breakdown="The worker was killed")
     [row] = records(database)
     assert (row.payload["status"], row.payload["error"]) == ("failed", "The worker was killed")
     assert "failures" not in row.payload
 
 
 def test_notification_of_a_successful_run_has_the_counts(database: Database, clock: Clock) -> None:
-    an_ended_run(database, clock)
+    make_ended_run(database, clock)
     [row] = records(database)
     assert (row.payload["status"], row.payload["total_fiches"]) == ("completed", 0)
 
@@ -928,12 +928,12 @@ def test_notification_of_a_successful_run_has_the_counts(database: Database, clo
 def test_no_notification_without_a_request_for_one(
     database: Database, clock: Clock, fields: dict[str, object]
 ) -> None:
-    assert an_ended_run(database, clock, **fields) == []
+    assert make_ended_run(database, clock, **fields) == []
     assert (records(database), outbox(database)) == ([], [])
 
 
 def test_repeated_notify_run_files_one_notification(database: Database, clock: Clock) -> None:
-    an_ended_run(database, clock, notifyEmails=EMAILS)
+    make_ended_run(database, clock, notifyEmails=EMAILS)
     with database.transaction() as session:
         run = as_run(session.get_one(RunRow, records(database)[0].run_id))
         notify_run(session, run, get_schedule(session, run.schedule_id), now=clock.now())

@@ -398,7 +398,7 @@ def test_a_changed_configuration_does_not_alter_a_stored_selection(
 def test_unreadable_days_are_reported_and_fail_the_run_if_all_are_unreadable(
     crm: FakeFicheSource, database: Database, clock: FakeClock
 ) -> None:
-    """Finding 2.5: a run with an unreachable CRM ended as `completed`, and its webhook omitted
+    """Regression: a run with an unreachable CRM ended as `completed`, and its webhook omitted
     the failed days."""
     cases = {"completed": [YESTERDAY], "failed": [YESTERDAY, TODAY]}
     for expected, unread in cases.items():

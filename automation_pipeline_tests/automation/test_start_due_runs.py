@@ -36,11 +36,11 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.automation.due import (
     RULES,
-    a_daily,
-    an_hourly,
     change,
     check_due,
     check_due_repeatedly,
+    make_daily_schedule,
+    make_hourly_schedule,
     occurrences,
     run_now,
 )
@@ -58,7 +58,7 @@ def end_newest_run(database: Database, clock: FakeClock) -> None:
 
 
 def test_a_due_schedule_gets_a_run_and_an_occurrence(database: Database, clock: FakeClock) -> None:
-    schedule, due_at = a_daily(database, clock), clock.now()
+    schedule, due_at = make_daily_schedule(database, clock), clock.now()
     clock.advance(timedelta(minutes=3))
     report = check_due(database, clock)
     with database.reading() as session:
@@ -100,7 +100,7 @@ def test_a_due_schedule_gets_a_run_and_an_occurrence(database: Database, clock: 
 
 
 def test_a_requested_run_can_be_opened_as_requested(database: Database, clock: FakeClock) -> None:
-    schedule = a_daily(database, clock)
+    schedule = make_daily_schedule(database, clock)
     [started] = check_due(database, clock).triggered
     run_attempt = open_run(
         make_launch(schedule.id, run_id=started.run_id), database=database, clock=clock
@@ -109,7 +109,7 @@ def test_a_requested_run_can_be_opened_as_requested(database: Database, clock: F
 
 
 def test_each_due_time_is_decided_once(database: Database, clock: FakeClock) -> None:
-    a_daily(database, clock)
+    make_daily_schedule(database, clock)
     assert len(check_due(database, clock).triggered) == 1
     end_newest_run(database, clock)
     for _ in range(3):
@@ -120,7 +120,7 @@ def test_each_due_time_is_decided_once(database: Database, clock: FakeClock) -> 
 def test_a_recorded_occurrence_is_not_run_again_even_without_the_schedules_marker(
     database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_daily(database, clock)
+    schedule = make_daily_schedule(database, clock)
     check_due(database, clock)
     end_newest_run(database, clock)
     change(database, schedule.id, last_due_at=None, timezone="Etc/UTC")
@@ -133,7 +133,7 @@ def test_a_recorded_occurrence_is_not_run_again_even_without_the_schedules_marke
 def test_a_manual_run_that_ended_after_the_due_time_does_not_suppress_it(
     database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_daily(database, clock)
+    schedule = make_daily_schedule(database, clock)
     request_run(schedule.id, database=database, clock=clock)
     end_newest_run(database, clock)
     change(database, schedule.id, last_run_at=clock.now() + timedelta(minutes=1))
@@ -145,7 +145,7 @@ def test_a_manual_run_that_ended_after_the_due_time_does_not_suppress_it(
 def test_during_a_manual_run_nothing_starts_and_the_reason_is_stored(
     opened: bool, database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_daily(database, clock)
+    schedule = make_daily_schedule(database, clock)
     run = request_run(schedule.id, database=database, clock=clock)
     if opened:
         open_run(make_launch(schedule.id, run_id=run.id), database=database, clock=clock)
@@ -154,7 +154,7 @@ def test_during_a_manual_run_nothing_starts_and_the_reason_is_stored(
 
 
 def test_a_run_with_heartbeats_is_never_stale(database: Database, clock: FakeClock) -> None:
-    schedule = an_hourly(database, clock)
+    schedule = make_hourly_schedule(database, clock)
     [started] = check_due(database, clock).triggered
     open_run(make_launch(schedule.id, run_id=started.run_id), database=database, clock=clock)
     clock.advance(timedelta(hours=2))
@@ -166,7 +166,7 @@ def test_a_run_with_heartbeats_is_never_stale(database: Database, clock: FakeClo
 def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_tick(
     database: Database, clock: FakeClock
 ) -> None:
-    schedule = an_hourly(database, clock)
+    schedule = make_hourly_schedule(database, clock)
     [started] = check_due(database, clock).triggered
     open_run(make_launch(schedule.id, run_id=started.run_id), database=database, clock=clock)
     with database.transaction() as session:
@@ -183,7 +183,7 @@ def test_a_stale_run_is_ended_and_the_next_one_starts_in_the_same_tick(
 def test_a_pending_run_keeps_its_occurrence_and_blocks_the_next_run(
     database: Database, clock: FakeClock
 ) -> None:
-    an_hourly(database, clock)
+    make_hourly_schedule(database, clock)
     check_due(database, clock)
     clock.advance(timedelta(hours=2))
     report = check_due(database, clock)
@@ -207,7 +207,7 @@ def test_paused_and_manual_schedules_are_never_due(
 
 
 def test_due_times_during_a_pause_are_not_missed(database: Database, clock: FakeClock) -> None:
-    schedule = an_hourly(database, clock, catchUp="all")
+    schedule = make_hourly_schedule(database, clock, catchUp="all")
     check_due(database, clock)
     end_newest_run(database, clock)
     change(database, schedule.id, is_active=False)
@@ -218,7 +218,7 @@ def test_due_times_during_a_pause_are_not_missed(database: Database, clock: Fake
 
 
 def test_changed_times_of_a_schedule_are_detected(database: Database, clock: FakeClock) -> None:
-    schedule = a_daily(database, clock, "18:00")
+    schedule = make_daily_schedule(database, clock, "18:00")
     assert check_due(database, clock).triggered == ()
     change(database, schedule.id, time_of_day="10:00")
     assert len(check_due(database, clock).triggered) == 1
@@ -227,7 +227,7 @@ def test_changed_times_of_a_schedule_are_detected(database: Database, clock: Fak
 def test_after_an_outage_every_missed_due_time_is_recorded(
     database: Database, clock: FakeClock
 ) -> None:
-    an_hourly(database, clock)
+    make_hourly_schedule(database, clock)
     check_due(database, clock)
     end_newest_run(database, clock)
     clock.advance(timedelta(hours=3, minutes=30))
@@ -238,7 +238,7 @@ def test_after_an_outage_every_missed_due_time_is_recorded(
 def test_catch_up_all_starts_missed_runs_one_at_a_time(
     database: Database, clock: FakeClock
 ) -> None:
-    an_hourly(database, clock, catchUp="all")
+    make_hourly_schedule(database, clock, catchUp="all")
     check_due(database, clock)
     end_newest_run(database, clock)
     clock.advance(timedelta(hours=3, minutes=30))
@@ -255,7 +255,7 @@ def test_catch_up_all_starts_missed_runs_one_at_a_time(
 def test_a_skipped_occurrence_is_recorded_and_the_next_one_runs(
     database: Database, clock: FakeClock
 ) -> None:
-    schedule = an_hourly(database, clock, isActive=True)
+    schedule = make_hourly_schedule(database, clock, isActive=True)
     change(database, schedule.id, skip_due_at=clock.now())
     assert check_due(database, clock).triggered == ()
     clock.advance(timedelta(hours=1))
@@ -266,7 +266,7 @@ def test_a_skipped_occurrence_is_recorded_and_the_next_one_runs(
 def test_a_buffered_due_time_starts_after_the_active_run_regardless_of_delay(
     database: Database, clock: FakeClock
 ) -> None:
-    schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ONE")
+    schedule = make_hourly_schedule(database, clock, overlapPolicy="BUFFER_ONE")
     request_run(schedule.id, database=database, clock=clock)
     assert check_due(database, clock).not_run == (
         (schedule.id, SkippedOccurrence(clock.now(), WAITS)),
@@ -287,7 +287,7 @@ def test_a_buffered_due_time_starts_after_the_active_run_regardless_of_delay(
 def test_a_buffered_due_time_of_a_paused_schedule_does_not_run(
     database: Database, clock: FakeClock
 ) -> None:
-    schedule = an_hourly(database, clock, overlapPolicy="BUFFER_ALL")
+    schedule = make_hourly_schedule(database, clock, overlapPolicy="BUFFER_ALL")
     request_run(schedule.id, database=database, clock=clock)
     check_due(database, clock)
     pause_schedule(schedule.id, database=database, clock=clock)
@@ -301,7 +301,7 @@ def test_a_buffered_due_time_of_a_paused_schedule_does_not_run(
 def test_a_newer_run_replaces_the_active_one(
     policy: str, checks: int, database: Database, clock: FakeClock
 ) -> None:
-    schedule = an_hourly(database, clock, overlapPolicy=policy)
+    schedule = make_hourly_schedule(database, clock, overlapPolicy=policy)
     first = request_run(schedule.id, database=database, clock=clock)
     open_run(make_launch(schedule.id, run_id=first.id), database=database, clock=clock)
     reports = [check_due(database, clock) for _ in range(checks)]
@@ -320,7 +320,7 @@ def test_a_newer_run_replaces_the_active_one(
 def test_runs_of_a_schedule_overlap_if_the_policy_allows_it(
     database: Database, clock: FakeClock
 ) -> None:
-    schedule = an_hourly(database, clock, overlapPolicy="ALLOW_ALL")
+    schedule = make_hourly_schedule(database, clock, overlapPolicy="ALLOW_ALL")
     request_run(schedule.id, database=database, clock=clock)
     assert len(check_due(database, clock).triggered) == 1
     clock.advance(timedelta(hours=1))
@@ -334,7 +334,9 @@ def test_runs_of_a_schedule_overlap_if_the_policy_allows_it(
 def test_excluded_days_start_no_run_and_record_the_reason(
     database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_daily(database, clock, excludedOn=["2026-05-04"], timezone="Europe/Paris")
+    schedule = make_daily_schedule(
+        database, clock, excludedOn=["2026-05-04"], timezone="Europe/Paris"
+    )
     change(database, schedule.id, time_of_day="12:00")
     assert check_due(database, clock).triggered == ()
     assert occurrences(database) == [("04 10:00", None, EXCLUDED)]
@@ -345,7 +347,7 @@ def test_excluded_days_start_no_run_and_record_the_reason(
 def test_an_unreadable_schedule_does_not_block_other_schedules(
     database: Database, clock: FakeClock
 ) -> None:
-    broken, lost, good = (a_daily(database, clock) for _ in range(3))
+    broken, lost, good = (make_daily_schedule(database, clock) for _ in range(3))
     change(database, broken.id, time_of_day=None)
     change(database, lost.id, timezone="Europe/Atlantis")
     report = check_due(database, clock)
@@ -357,7 +359,7 @@ def test_an_unreadable_schedule_does_not_block_other_schedules(
 
 
 def test_the_due_report_formats_as_a_sentence(database: Database, clock: FakeClock) -> None:
-    a_daily(database, clock)
+    make_daily_schedule(database, clock)
     assert (
         str(check_due(database, clock))
         == "1 schedules checked; Started schedule 1, due 2026-05-04 10:00 UTC, as run 1."
@@ -369,7 +371,7 @@ def test_the_due_report_formats_as_a_sentence(database: Database, clock: FakeClo
 def test_concurrent_processes_start_a_due_schedule_once(
     manual_runs: int, database: Database, database_url: str, clock: FakeClock
 ) -> None:
-    schedules = [a_daily(database, clock) for _ in range(5)]
+    schedules = [make_daily_schedule(database, clock) for _ in range(5)]
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
     if manual_runs:
         started = run_in_processes(
@@ -498,7 +500,7 @@ def test_a_run_queued_in_dagster_is_never_stale(database: Database, clock: FakeC
 def test_a_schedule_marked_running_without_a_run_is_reset(
     minutes: int | None, active: bool, database: Database, clock: FakeClock
 ) -> None:
-    schedule = a_daily(database, clock, "23:00")
+    schedule = make_daily_schedule(database, clock, "23:00")
     last_run_at = None if minutes is None else clock.now() - timedelta(minutes=minutes)
     change(
         database, schedule.id, last_run_status="running", last_run_at=last_run_at, is_active=active
@@ -515,7 +517,7 @@ def test_a_schedule_marked_running_without_a_run_is_reset(
 
 
 def test_a_recent_running_marker_is_kept(database: Database, clock: FakeClock) -> None:
-    schedule = a_daily(database, clock, "23:00")
+    schedule = make_daily_schedule(database, clock, "23:00")
     change(
         database,
         schedule.id,

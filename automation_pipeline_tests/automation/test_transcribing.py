@@ -199,7 +199,7 @@ def test_the_time_budget_ends_the_wait_and_leaves_other_fiches_pending(
 def test_a_hanging_fiche_affects_neither_retries_nor_errors_of_others(
     harness: AutomationHarness,
 ) -> None:
-    """Finding 2.3: one hanging fiche blocked the retries and results of all others."""
+    """Regression: one hanging fiche blocked the retries and results of all others."""
     harness.add_to_crm("hangs", "recovers", "fails")
     run_attempt = harness.prepare_work("hangs", "recovers", "fails", retryFailed=True, maxRetries=1)
     harness.speech.fail_once(harness.url("recovers"), NO_SPEECH)
@@ -482,7 +482,7 @@ def transcribed_at(harness: AutomationHarness) -> list[object]:
 def test_each_run_retranscribes_once_and_repeated_attempts_do_not(
     harness: AutomationHarness,
 ) -> None:
-    """Finding 2.2, `skipIfTranscribed: false`."""
+    """Regression: `skipIfTranscribed: false` had no effect."""
     harness.add_to_crm("1", calls=2)
     again = harness.schedule("1", runAudits=False, skipIfTranscribed=False)
     assert harness.run_schedule(again.id, "first").status == "completed"

@@ -79,7 +79,7 @@ def files_below(folder: Path) -> set[str]:
 def test_commands_that_read_create_nothing_and_name_the_database_that_is_missing(
     unconfigured: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Finding 9.6: each command left an empty database in the working directory."""
+    """Regression: each command left an empty database in the working directory."""
     missing = unconfigured.folder / "data/automation-pipeline/.automation/automation.db"
     sentence = f"There is no database at {missing}: run `automation db upgrade`.\n"
     before = files_below(unconfigured.folder)

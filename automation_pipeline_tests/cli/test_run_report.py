@@ -30,9 +30,9 @@ from automation_pipeline_tests.audits.days import answer_by_transcript
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import (
     EVIL,
-    a_reported_run,
     change_run,
     end,
+    make_reported_run,
     open_a_run,
 )
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
@@ -169,7 +169,7 @@ def harness(terminal: Terminal) -> AuditHarness:
 @pytest.fixture
 def run_id(harness: AuditHarness) -> int:
     """Create a run that ended after 9 s, with 1 s for selection and 2 s for fetching."""
-    run_id = a_reported_run(harness)
+    run_id = make_reported_run(harness)
     with harness.database.transaction() as session:
         change_run(
             session,

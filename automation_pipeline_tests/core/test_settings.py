@@ -331,7 +331,7 @@ def test_the_configuration_page_lists_every_variable_with_its_limits() -> None:
 
 
 def test_every_setting_of_the_original_is_used_or_documented_as_unused() -> None:
-    """Finding 2.7: some settings were accepted without any effect."""
+    """Regression: some settings were accepted without any effect."""
     of_the_original = [
         "AUTOMATION_SCHEDULER_CRON",
         "AUTOMATION_SCHEDULER_WINDOW_MINUTES",

@@ -50,15 +50,15 @@ def sweep(url: str, now: str) -> int:
         return harness.sweep().refreshed
 
 
-def take_calls(url: str, now: str, source: str, wanted: int, a_day: int) -> int:
+def take_calls(url: str, now: str, source: str, wanted: int, max_per_day: int) -> int:
     """Take calls from the daily quota. Returns the number that this process got."""
     with harness_at(url, now) as harness:
-        return sum(_take_call(harness, SourceApi(source), a_day) for _ in range(wanted))
+        return sum(_take_call(harness, SourceApi(source), max_per_day) for _ in range(wanted))
 
 
-def _take_call(harness: EnrichmentHarness, source: SourceApi, a_day: int) -> bool:
+def _take_call(harness: EnrichmentHarness, source: SourceApi, max_per_day: int) -> bool:
     with harness.database.transaction() as session:
-        return take_call(session, source, a_day, harness.clock.now())
+        return take_call(session, source, max_per_day, harness.clock.now())
 
 
 def kill_one_process_per_job(url: str, now: str, jobs: Mapping[str, int]) -> list[int]:

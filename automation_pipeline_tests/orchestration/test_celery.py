@@ -70,7 +70,7 @@ def app() -> celery.Celery:
     return celery.Celery(broker="memory://", backend="cache+memory://")
 
 
-def a_run(instance: dg.DagsterInstance, status: DagsterRunStatus) -> DagsterRun:
+def make_run(instance: dg.DagsterInstance, status: DagsterRunStatus) -> DagsterRun:
     return instance.add_run(DagsterRun("automation_run", run_id="d-1", status=status))
 
 
@@ -177,7 +177,7 @@ def test_a_run_that_ended_elsewhere_interrupts_the_wait_once(
     monkeypatch.setattr(module, "send_interrupt", lambda: sent_interrupts.append(True))
     with dg.DagsterInstance.ephemeral() as instance:
         if status is not None:
-            a_run(instance, status)
+            make_run(instance, status)
         watch = StepWatch("d-1", instance, services, app)
         watch.check()
         watch.check()
@@ -191,7 +191,7 @@ def test_a_lost_task_message_fails_the_run_after_a_timeout(
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(module, "submit_task", lambda *_: Result())
     with dg.DagsterInstance.ephemeral() as instance:
-        run = a_run(instance, S.STARTED)
+        run = make_run(instance, S.STARTED)
 
         def check_status() -> DagsterRunStatus:
             watch.check()
@@ -263,7 +263,7 @@ def test_a_worker_executes_a_step_only_while_its_run_is_active(
         update={"automation_heartbeat_seconds": 600.0}
     )
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        a_run(instance, status)
+        make_run(instance, status)
         step_args = SimpleNamespace(
             run_id="d-1", step_keys_to_execute=["a", "b"], instance_ref=instance.get_ref()
         )
@@ -305,7 +305,7 @@ def test_a_step_whose_run_ends_is_interrupted_once(
     monkeypatch.setattr(module.os, "kill", lambda _, number: signals.append(number))
     monkeypatch.setattr(module, "services", lambda: services)
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
-        run = a_run(instance, S.STARTED)
+        run = make_run(instance, S.STARTED)
         task.signals, task.heartbeats = signals, heartbeats
         task.cancel = lambda: instance.report_run_canceling(run)
         step_args = SimpleNamespace(

@@ -57,7 +57,7 @@ def requested_batch(harness: AuditHarness, *fiches: str, minutes_ago: float = 31
     return filed
 
 
-def a_run(
+def make_run(
     instance: DagsterInstance, name: str, key: str, status: DagsterRunStatus, **tags: str
 ) -> DagsterRun:
     job, _, fiche = key.partition("-audit-")
@@ -85,7 +85,7 @@ def test_a_terminated_run_leaves_no_batch_waiting(
 ) -> None:
     filed = requested_batch(harness, "7")
     [one] = filed.audits
-    run = a_run(instance, "run-7", one.tracking_id, S.CANCELED)
+    run = make_run(instance, "run-7", one.tracking_id, S.CANCELED)
     assert close_terminated(run, services)
     assert close_terminated(run, services)
     ended = stored_batch(harness.database, filed.batch_id)
@@ -115,7 +115,7 @@ def test_an_audit_whose_run_has_ended_is_counted_as_failed(
     status: DagsterRunStatus, is_lost: bool,
 ) -> None:  # fmt: skip
     filed = requested_batch(harness, "7")
-    a_run(instance, "run-7", filed.audits[0].tracking_id, status)
+    make_run(instance, "run-7", filed.audits[0].tracking_id, status)
     lost = end_lost_audits(instance, services)
     assert lost == ([filed.audits[0].tracking_id] if is_lost else [])
     ended = stored_batch(harness.database, filed.batch_id)
@@ -132,10 +132,10 @@ def test_only_the_newest_run_of_a_request_counts(
 ) -> None:
     filed = requested_batch(harness, "7", "8", "9")
     keys = [one.tracking_id for one in filed.audits]
-    a_run(instance, "first-7", keys[0], S.FAILURE)
-    a_run(instance, "first-8", keys[1], S.FAILURE)
-    a_run(instance, "second-7", keys[0], S.CANCELED)
-    a_run(instance, "second-8", keys[1], S.STARTED)
+    make_run(instance, "first-7", keys[0], S.FAILURE)
+    make_run(instance, "first-8", keys[1], S.FAILURE)
+    make_run(instance, "second-7", keys[0], S.CANCELED)
+    make_run(instance, "second-8", keys[1], S.STARTED)
     # Dagster has no run of the last one.
     assert end_lost_audits(instance, services) == [
         keys[0],

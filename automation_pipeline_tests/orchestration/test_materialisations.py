@@ -36,7 +36,9 @@ def harness(services: Services) -> AuditHarness:
     return AuditHarness(services.database, services.clock)
 
 
-def a_run(harness: AuditHarness, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED) -> Run:
+def make_run(
+    harness: AuditHarness, *fiche_ids: str, status: RunStatus = RunStatus.COMPLETED
+) -> Run:
     run_id = open_a_run(harness, fiche_ids)
     with harness.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
@@ -68,7 +70,7 @@ def test_complete_days_are_materialised_and_partial_days_observed(
     record_sales(harness, "1", "2")
     record_sales(harness, "3", day=OTHER)
     audit_day_of_sales(harness)
-    run = a_run(harness, "1", "3")
+    run = make_run(harness, "1", "3")
     events = metadata_of(services, run)
     assert events["AssetMaterialization"] == of_all(OTHER)
     assert events["AssetObservation"] == of_all(DAY)
@@ -88,14 +90,14 @@ def test_a_failed_or_cancelled_run_materialises_nothing(
     services: Services, harness: AuditHarness, status: RunStatus
 ) -> None:
     record_sales(harness, "1")
-    events = metadata_of(services, a_run(harness, "1", status=status))
+    events = metadata_of(services, make_run(harness, "1", status=status))
     assert "AssetMaterialization" not in events
     assert events["AssetObservation"] == of_all(DAY)
 
 
 def test_only_the_assets_of_the_run_have_events(services: Services, harness: AuditHarness) -> None:
     record_sales(harness, "1")
-    events = metadata_of(services, a_run(harness, "1"), ("fiche_details",))
+    events = metadata_of(services, make_run(harness, "1"), ("fiche_details",))
     assert {asset for group in events.values() for asset, _ in group} == {"fiche_details"}
 
 
@@ -103,7 +105,7 @@ def test_days_without_a_partition_and_fiches_without_a_day_are_ignored(
     services: Services, harness: AuditHarness
 ) -> None:
     record_sales(harness, "1", day=BEFORE_ALL)
-    assert metadata_of(services, a_run(harness, "1", "unknown")) == {}
+    assert metadata_of(services, make_run(harness, "1", "unknown")) == {}
 
 
 @pytest.mark.parametrize(
@@ -129,6 +131,6 @@ def test_dagster_stores_every_event_and_the_materialised_days(
     record_sales(harness, "1", "2")
     for fiche_ids, materialised in ((("1",), set()), (("1", "2"), {DAY.isoformat()})):
         with dg.DagsterInstance.ephemeral() as instance:
-            for event in asset_events(services, a_run(harness, *fiche_ids)):
+            for event in asset_events(services, make_run(harness, *fiche_ids)):
                 instance.report_runless_asset_event(event)
             assert instance.get_materialized_partitions(dg.AssetKey("transcripts")) == materialised

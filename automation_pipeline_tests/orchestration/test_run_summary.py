@@ -11,7 +11,7 @@ from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.run_summary import run_summary
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.automation.reports import a_reported_run
+from automation_pipeline_tests.automation.reports import make_reported_run
 from automation_pipeline_tests.fakes.clock import FakeClock
 
 
@@ -26,7 +26,7 @@ def services(database_url: str) -> Iterator[Services]:
 
 def test_the_run_summary_has_counts_reasons_and_failed_fiches(services: Services) -> None:
     assert isinstance(services.clock, FakeClock)
-    run_id = a_reported_run(AuditHarness(services.database, services.clock))
+    run_id = make_reported_run(AuditHarness(services.database, services.clock))
     with services.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
         row.status, row.completed_at = "partial", services.clock.now()
@@ -48,9 +48,9 @@ def test_the_run_summary_has_counts_reasons_and_failed_fiches(services: Services
 
 
 def test_the_run_summary_shows_the_days_that_could_not_be_read(services: Services) -> None:
-    """Finding 2.5: a run that missed days of its selection ended green without a reason."""
+    """Regression: a run that missed days of its selection ended green without a reason."""
     assert isinstance(services.clock, FakeClock)
-    run_id = a_reported_run(AuditHarness(services.database, services.clock))
+    run_id = make_reported_run(AuditHarness(services.database, services.clock))
     days = [{"date": "2026-02-03", "error": "The CRM answered 503."}]
     with services.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
@@ -65,7 +65,7 @@ def test_the_run_summary_shows_how_many_failed_fiches_are_omitted(
     services: Services,
 ) -> None:
     assert isinstance(services.clock, FakeClock)
-    run_id = a_reported_run(AuditHarness(services.database, services.clock))
+    run_id = make_reported_run(AuditHarness(services.database, services.clock))
     with services.database.transaction() as session:
         row = session.get_one(RunRow, run_id)
         row.status, row.completed_at, row.failed_fiches = "failed", services.clock.now(), 7

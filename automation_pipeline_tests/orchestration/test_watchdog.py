@@ -149,12 +149,12 @@ def lose_an_attempt(
     open_run(again, database=services.database, clock=services.clock)
     with services.database.transaction() as session:
         for position in range(fiches):
-            session.add(a_fiche(run_id, number, position, services.clock.now()))
+            session.add(make_fiche(run_id, number, position, services.clock.now()))
     crashed(instance, f"d-{number}", run_id=str(run_id), launch=launch)
     return check_run(services, instance, run_id)
 
 
-def a_fiche(run_id: int, number: int, position: int, now: datetime) -> FicheResultRow:
+def make_fiche(run_id: int, number: int, position: int, now: datetime) -> FicheResultRow:
     return FicheResultRow(
         run_id=run_id, fiche_id=f"{number}-{position}", position=position, batch=0, status="pending",
         created_at=now, updated_at=now,

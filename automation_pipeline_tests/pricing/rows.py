@@ -39,7 +39,7 @@ GIVEN: dict[str, object] = {
 }
 
 
-def a_rule(
+def make_rule(
     database: Database, clock: Clock, *, project_id: str = "default", **fields: object
 ) -> PricingRule:
     return create_rule(
@@ -65,7 +65,7 @@ def start_due(database: Database, clock: Clock) -> DuePriceRules:
     return start_due_rules(database=database, clock=clock, shop=SHOP)
 
 
-def a_run(
+def make_run(
     database: Database,
     rule: PricingRule,
     status: str,
@@ -206,7 +206,7 @@ def start_due_or_request(url: str, now: str, rule_id: int) -> int:
 EVERY_ALERT = dict.fromkeys(AlertSeverity, AlertReceiver("https://hooks.example.com/prices"))
 
 
-def an_ended_run(
+def make_ended_run(
     database: Database,
     clock: Clock,
     applied: int,
@@ -219,10 +219,10 @@ def an_ended_run(
     """Insert a run that ended `ended` ago, with a new rule. Its targets were tried a minute before its end."""
     at = clock.now() - ended
     status = "APPLIED" if not failed else "PARTIAL" if applied else "FAILED"
-    rule = a_rule(database, clock, project_id=project_id)
+    rule = make_rule(database, clock, project_id=project_id)
     targets = ["APPLIED"] * applied + ["FAILED"] * failed
     started = {"queued_at": at - timedelta(minutes=3), "started_at": at - timedelta(minutes=2)}
-    run_id = a_run(
+    run_id = make_run(
         database, rule, fields.pop("status", status), at, targets, **{**started, **fields}
     )
     change_targets(database, run_id, last_attempt=at - timedelta(minutes=1))
@@ -242,7 +242,7 @@ def change_targets(
         session.execute(update(RuleTargetRow).where(RuleTargetRow.id.in_(chosen)).values(**values))
 
 
-def a_shop(
+def make_shop(
     database: Database, *refused_seconds_ago: float, shop: str = SHOP, circuit: str = "closed"
 ) -> None:
     """Insert a shop that throttled calls the given numbers of seconds ago."""
@@ -256,7 +256,7 @@ def a_shop(
         )  # fmt: skip
 
 
-def a_check(
+def make_check(
     database: Database,
     run_id: int,
     name: str,

@@ -62,12 +62,12 @@ from automation_pipeline_tests.pricing.harness import (
 )
 from automation_pipeline_tests.pricing.rows import (
     EVERY_ALERT,
-    a_rule,
-    a_run,
-    a_shop,
     alert_rows,
-    an_ended_run,
     change_targets,
+    make_ended_run,
+    make_rule,
+    make_run,
+    make_shop,
 )
 
 LONG_AGO = timedelta(days=2)
@@ -94,7 +94,7 @@ def raise_and_list(
 def test_thresholds_of_the_success_rate_alert(
     database: Database, clock: FakeClock, applied: int, failed: int, severity: str | None
 ) -> None:
-    an_ended_run(database, clock, applied, failed)
+    make_ended_run(database, clock, applied, failed)
     assert raise_and_list(database, clock) == (
         [("default", "success_rate", severity)] if severity else []
     )
@@ -107,7 +107,7 @@ def test_thresholds_of_the_success_rate_alert(
 def test_thresholds_of_the_dead_letter_alert(
     database: Database, clock: FakeClock, dead_letter_count: int, severity: str | None
 ) -> None:
-    an_ended_run(database, clock, 1, dead_letter_count, ended=LONG_AGO)
+    make_ended_run(database, clock, 1, dead_letter_count, ended=LONG_AGO)
     assert raise_and_list(database, clock) == (
         [("default", "dlq_size", severity)] if severity else []
     )
@@ -117,8 +117,8 @@ def test_thresholds_of_the_dead_letter_alert(
 def test_threshold_of_the_rate_limit_alert(
     database: Database, clock: FakeClock, refusals: int, is_raised: bool
 ) -> None:
-    a_shop(database, *[10.0] * refusals)
-    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
+    make_shop(database, *[10.0] * refusals)
+    make_run(database, make_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
     assert raise_and_list(database, clock) == (
         [("default", "rate_limits", "warning")] if is_raised else []
     )
@@ -127,14 +127,14 @@ def test_threshold_of_the_rate_limit_alert(
 def test_an_open_circuit_raises_a_critical_alert_per_project_with_active_runs(
     database: Database, clock: FakeClock
 ) -> None:
-    a_shop(database, circuit="open")
+    make_shop(database, circuit="open")
     assert raise_and_list(database, clock) == []
-    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
+    make_run(database, make_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"])
     assert raise_and_list(database, clock) == [("default", "circuit_open", "critical")]
 
 
 def test_an_alert_is_stored_with_its_message(database: Database, clock: FakeClock) -> None:
-    an_ended_run(database, clock, 89, 11, project_id="shoes")
+    make_ended_run(database, clock, 89, 11, project_id="shoes")
     raise_and_list(database, clock)
     [row] = alert_rows(database)
     assert (row.project_id, row.name, row.severity, row.raised_at) == (
@@ -150,7 +150,7 @@ def test_an_alert_is_stored_with_its_message(database: Database, clock: FakeCloc
 def test_an_alert_without_a_receiver_is_stored_as_unsent(
     database: Database, clock: FakeClock
 ) -> None:
-    an_ended_run(database, clock, 89, 11)
+    make_ended_run(database, clock, 89, 11)
     raise_and_list(
         database,
         clock,
@@ -165,7 +165,7 @@ def test_an_alert_without_a_receiver_is_stored_as_unsent(
 def test_an_alert_is_raised_again_after_its_cooldown(
     database: Database, clock: FakeClock, dead_letter_count: int, severity: str, minutes: int
 ) -> None:
-    an_ended_run(database, clock, 1, dead_letter_count, ended=LONG_AGO)
+    make_ended_run(database, clock, 1, dead_letter_count, ended=LONG_AGO)
     once = [("default", "dlq_size", severity)]
     assert [raise_and_list(database, clock), raise_and_list(database, clock)] == [once, []]
     clock.advance(timedelta(minutes=minutes) - timedelta(seconds=1))
@@ -177,7 +177,7 @@ def test_an_alert_is_raised_again_after_its_cooldown(
 def test_only_a_higher_severity_is_raised_during_the_cooldown(
     database: Database, clock: FakeClock
 ) -> None:
-    run_id = an_ended_run(database, clock, 1, 101, ended=LONG_AGO)
+    run_id = make_ended_run(database, clock, 1, 101, ended=LONG_AGO)
     change_targets(database, run_id, first=10, acknowledged_at=clock.now())
     assert raise_and_list(database, clock) == [("default", "dlq_size", "warning")]
     change_targets(database, run_id, acknowledged_at=None)
@@ -187,15 +187,15 @@ def test_only_a_higher_severity_is_raised_during_the_cooldown(
 
 
 def test_the_alert_cooldown_is_per_project(database: Database, clock: FakeClock) -> None:
-    an_ended_run(database, clock, 10, 11, project_id="shoes")
+    make_ended_run(database, clock, 10, 11, project_id="shoes")
     assert raise_and_list(database, clock) == [("shoes", "success_rate", "critical")]
-    an_ended_run(database, clock, 10, 11, project_id="hats")
+    make_ended_run(database, clock, 10, 11, project_id="hats")
     assert raise_and_list(database, clock) == [("hats", "success_rate", "critical")]
 
 
 @pytest.mark.both_databases
 def test_two_concurrent_calls_raise_an_alert_once(database: Database, clock: FakeClock) -> None:
-    an_ended_run(database, clock, 89, 11)
+    make_ended_run(database, clock, 89, 11)
     found, writing = Barrier(2), Barrier(2)
 
     def conditions(session: Session, now: datetime) -> Sequence[AlertCondition]:
@@ -218,9 +218,9 @@ def test_two_concurrent_calls_raise_an_alert_once(database: Database, clock: Fak
 
 
 def test_alerts_are_listed_newest_first_by_project(database: Database, clock: FakeClock) -> None:
-    an_ended_run(database, clock, 10, 60, project_id="hats")
+    make_ended_run(database, clock, 10, 60, project_id="hats")
     raise_and_list(database, clock)
-    an_ended_run(database, clock, 10, 11, project_id="shoes")
+    make_ended_run(database, clock, 10, 11, project_id="shoes")
     raise_and_list(database, clock)
     with database.reading() as session:
         everything, page = list_alerts(session, None, 9, 0), list_alerts(session, None, 1, 1)
@@ -483,7 +483,7 @@ def test_the_report_counts_all_dead_letters_and_lists_the_oldest(
 def test_the_report_lists_at_most_a_thousand_dead_letters(
     database: Database, clock: FakeClock
 ) -> None:
-    an_ended_run(database, clock, 0, 1001)
+    make_ended_run(database, clock, 0, 1001)
     report = report_dead_letters("default", database=database, clock=clock)
     assert (report.total_failed, len(report.entries)) == (1001, 1000)
 

@@ -21,11 +21,11 @@ from automation_pipeline.pricing.pricing_rules import (
 from automation_pipeline.pricing.tables import PricingPolicyRow, RuleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.clock import FakeClock
-from automation_pipeline_tests.pricing.rows import GIVEN, a_rule, a_run, events
+from automation_pipeline_tests.pricing.rows import GIVEN, events, make_rule, make_run
 
 
 def test_a_new_rule_is_stored_with_its_first_version(database: Database, clock: FakeClock) -> None:
-    rule = a_rule(database, clock, project_id="eu")
+    rule = make_rule(database, clock, project_id="eu")
     with database.reading() as session:
         assert get_rule(session, rule.id) == rule
         [version] = versions_of(session, rule.id, 10, 0)
@@ -42,7 +42,7 @@ def test_a_new_rule_is_stored_with_its_first_version(database: Database, clock: 
 
 
 def test_a_new_rule_emits_an_event(database: Database, clock: FakeClock) -> None:
-    rule = a_rule(database, clock)
+    rule = make_rule(database, clock)
     [event] = events(database, "rule.created")
     assert (event.key, event.producer, event.occurred_at) == (
         f"rule-{rule.id}:created",
@@ -101,7 +101,7 @@ def versions(database: Database, rule: PricingRule) -> list[tuple[int, str]]:
 def test_a_change_without_effect_on_prices_keeps_the_version(
     database: Database, clock: FakeClock
 ) -> None:
-    before = a_rule(database, clock, description="Old", cooldownMinutes=5)
+    before = make_rule(database, clock, description="Old", cooldownMinutes=5)
     clock.advance_one_second()
     after = patched(
         before.id, {"name": "New", "description": None, "enabled": False}, database, clock
@@ -123,7 +123,7 @@ def test_a_change_without_effect_on_prices_keeps_the_version(
 def test_a_change_that_affects_prices_is_a_new_version(
     patch: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
-    before = a_rule(database, clock)
+    before = make_rule(database, clock)
     after = patched(before.id, patch, database, clock)
     assert after == stored(database, before)
     assert (after.version, after.version_hash != before.version_hash) == (2, True)
@@ -133,7 +133,7 @@ def test_a_change_that_affects_prices_is_a_new_version(
 def test_an_equivalent_spelling_of_a_rule_is_not_a_new_version(
     database: Database, clock: FakeClock
 ) -> None:
-    before = a_rule(database, clock, selector={"tag": ["a", "b"]})
+    before = make_rule(database, clock, selector={"tag": ["a", "b"]})
     after = patched(before.id, {"selector": {"tag": ["b", "a"]}}, database, clock)
     assert (after.version, after.selector.tag) == (1, ("b", "a"))
     assert versions(database, before) == [(1, "user:12")]
@@ -145,7 +145,7 @@ def test_an_equivalent_spelling_of_a_rule_is_not_a_new_version(
 def test_a_patch_without_changes_changes_nothing(
     patch: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
-    before = a_rule(database, clock)
+    before = make_rule(database, clock)
     clock.advance_one_second()
     assert patched(before.id, patch, database, clock) == before == stored(database, before)
 
@@ -162,7 +162,7 @@ def test_a_patch_without_changes_changes_nothing(
 def test_an_invalid_patch_stores_nothing(
     patch: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
-    before = a_rule(database, clock)
+    before = make_rule(database, clock)
     with pytest.raises(InvalidInputError):
         patched(before.id, {"description": "New", **patch}, database, clock)
     assert stored(database, before) == before
@@ -170,7 +170,7 @@ def test_an_invalid_patch_stores_nothing(
 
 
 def test_an_unknown_rule_is_not_found(database: Database, clock: FakeClock) -> None:
-    gone = a_rule(database, clock)
+    gone = make_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     for rule_id in (gone.id, 99):
         with pytest.raises(NotFoundError, match=f"Pricing rule {rule_id} not found"):
@@ -178,7 +178,7 @@ def test_an_unknown_rule_is_not_found(database: Database, clock: FakeClock) -> N
 
 
 def test_concurrent_patches_are_all_stored(database: Database, clock: FakeClock) -> None:
-    rule = a_rule(database, clock)
+    rule = make_rule(database, clock)
     patch: dict[str, Any] = {
         "name": "New",
         "description": "Text",
@@ -205,7 +205,7 @@ def delete_existing(rule: PricingRule, database: Database, clock: FakeClock) -> 
 
 
 def test_a_deleted_rule_stays_disabled_for_its_runs(database: Database, clock: FakeClock) -> None:
-    rule, other = a_rule(database, clock), a_rule(database, clock)
+    rule, other = make_rule(database, clock), make_rule(database, clock)
     clock.advance_one_second()
     delete_existing(rule, database, clock)
     with database.reading() as session:
@@ -221,8 +221,8 @@ def test_a_deleted_rule_stays_disabled_for_its_runs(database: Database, clock: F
 def test_a_rule_with_an_active_run_is_not_deleted(
     status: str, database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock)
-    run_id = a_run(database, rule, status, clock.now())
+    rule = make_rule(database, clock)
+    run_id = make_run(database, rule, status, clock.now())
     with pytest.raises(ConflictError, match=f"cannot be deleted while run {run_id} has not ended"):
         delete_existing(rule, database, clock)
     with database.reading() as session:
@@ -234,13 +234,13 @@ def test_a_rule_with_an_active_run_is_not_deleted(
 def test_a_rule_with_other_runs_is_deleted(
     status: str, database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock)
-    a_run(database, rule, status, clock.now())
+    rule = make_rule(database, clock)
+    make_run(database, rule, status, clock.now())
     delete_existing(rule, database, clock)
 
 
 def test_deleting_an_unknown_rule_is_not_found(database: Database, clock: FakeClock) -> None:
-    rule = a_rule(database, clock)
+    rule = make_rule(database, clock)
     delete_existing(rule, database, clock)
     with pytest.raises(NotFoundError, match=f"Pricing rule {rule.id} not found"):
         delete_existing(rule, database, clock)

@@ -31,9 +31,9 @@ from automation_pipeline_tests.pricing.harness import (
     stop_during_first_write,
 )
 from automation_pipeline_tests.pricing.rows import (
-    a_rule,
-    a_run,
     change_run,
+    make_rule,
+    make_run,
     requested_run,
     run_row,
     run_rows,
@@ -48,7 +48,7 @@ HOUR = timedelta(hours=1)
 def test_a_requested_run_is_stored_with_a_worker_request(
     database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock)
+    rule = make_rule(database, clock)
     update_rule(rule.id, {"currency": "EUR"}, database=database, clock=clock, actor="user:12")
     id_ = requested_run(rule, database, clock)
     row = run_row(database, id_)
@@ -87,8 +87,8 @@ def test_a_second_active_run_of_a_rule_is_refused(
     database: Database,
     clock: FakeClock,
 ) -> None:
-    rule, other = a_rule(database, clock), a_rule(database, clock)
-    run_id = a_run(database, rule, status, clock.now(), wish=requested)
+    rule, other = make_rule(database, clock), make_rule(database, clock)
+    run_id = make_run(database, rule, status, clock.now(), wish=requested)
     with pytest.raises(
         ConflictError, match=f"Run {run_id} of pricing rule {rule.id} {words}: wait for its end"
     ):
@@ -99,8 +99,8 @@ def test_a_second_active_run_of_a_rule_is_refused(
 
 
 def test_previews_and_cancelled_requests_block_no_run(database: Database, clock: FakeClock) -> None:
-    rule = a_rule(database, clock)
-    a_run(database, rule, "PREVIEW", clock.now())
+    rule = make_rule(database, clock)
+    make_run(database, rule, "PREVIEW", clock.now())
     first = requested_run(rule, database, clock)
     change_run(database, first, cancel_requested_at=clock.now())
     assert requested_run(rule, database, clock) > first
@@ -119,8 +119,8 @@ def test_previews_and_cancelled_requests_block_no_run(database: Database, clock:
 def test_a_rule_is_refused_during_its_cooldown_unless_forced(
     status: str, ago: timedelta, *, has_cooldown: bool, database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, cooldownMinutes=60)
-    a_run(database, rule, status, clock.now() - ago)
+    rule = make_rule(database, clock, cooldownMinutes=60)
+    make_run(database, rule, status, clock.now() - ago)
     if has_cooldown:
         until = clock.now() - ago + HOUR
         with pytest.raises(
@@ -134,7 +134,7 @@ def test_a_rule_is_refused_during_its_cooldown_unless_forced(
 
 
 def test_a_disabled_or_deleted_rule_is_not_run(database: Database, clock: FakeClock) -> None:
-    disabled, gone = a_rule(database, clock, enabled=False), a_rule(database, clock)
+    disabled, gone = make_rule(database, clock, enabled=False), make_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     with pytest.raises(
         ConflictError, match=f"Pricing rule {disabled.id} is disabled: enable it first"
@@ -148,7 +148,7 @@ def test_a_disabled_or_deleted_rule_is_not_run(database: Database, clock: FakeCl
 def test_one_of_several_concurrent_requests_creates_a_run(
     database: Database, database_url: str, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock)
+    rule = make_rule(database, clock)
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
     assert sorted(
         run_in_processes(start_due_or_request, *[(database_url, now, rule.id)] * PROCESS_COUNT)

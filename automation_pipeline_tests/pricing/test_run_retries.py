@@ -30,9 +30,9 @@ from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness, during_first_write
 from automation_pipeline_tests.pricing.rows import (
     SHOP,
-    a_rule,
-    a_run,
     change_run,
+    make_rule,
+    make_run,
     run_row,
     stored_requests,
 )
@@ -402,7 +402,7 @@ WHY = "SHOP_API_TOKEN is not set."
 
 
 def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: FakeClock) -> None:
-    run_id = a_run(database, a_rule(database, clock), "QUEUED", clock.now(), ["QUEUED"])
+    run_id = make_run(database, make_rule(database, clock), "QUEUED", clock.now(), ["QUEUED"])
     with database.reading() as session:
         before = database_time(session)
     assert postpone_failed_run(run_id, WHY, database=database)
@@ -430,7 +430,7 @@ def test_a_postponed_run_resumes_after_its_wait(database: Database, clock: FakeC
 def test_runs_that_ended_or_have_a_worker_or_wait_longer_are_not_postponed(
     database: Database, clock: FakeClock, status: str, fields: dict[str, object]
 ) -> None:
-    run_id = a_run(database, a_rule(database, clock), status, clock.now())
+    run_id = make_run(database, make_rule(database, clock), status, clock.now())
     if fields:
         change_run(database, run_id, **fields)
     before = run_row(database, run_id).resume_at
@@ -440,7 +440,7 @@ def test_runs_that_ended_or_have_a_worker_or_wait_longer_are_not_postponed(
 
 
 def test_a_requested_run_is_postponed_too(database: Database, clock: FakeClock) -> None:
-    run_id = a_run(database, a_rule(database, clock), "PREVIEW", clock.now(), wish="apply")
+    run_id = make_run(database, make_rule(database, clock), "PREVIEW", clock.now(), wish="apply")
     assert postpone_failed_run(run_id, WHY, database=database)
 
 
@@ -510,7 +510,7 @@ def sweep(database: Database, clock: Clock) -> list[int]:
 def test_a_worker_is_requested_for_a_run_without_one(
     database: Database, clock: Clock, status: str, settings: list[Setting], is_found: bool
 ) -> None:
-    run_id = a_run(database, a_rule(database, clock), status, clock.now())
+    run_id = make_run(database, make_rule(database, clock), status, clock.now())
     for setting in settings:
         setting(database, run_id)
     before = len(stored_requests(database))
@@ -522,14 +522,14 @@ def test_a_worker_is_requested_for_a_run_without_one(
 
 
 def test_a_sweep_requests_at_most_a_hundred_workers(database: Database, clock: Clock) -> None:
-    rule = a_rule(database, clock)
+    rule = make_rule(database, clock)
     for _ in range(101):
-        a_run(database, rule, "PREVIEW", clock.now(), wish="apply")
+        make_run(database, rule, "PREVIEW", clock.now(), wish="apply")
     assert [len(sweep(database, clock)) for _ in range(3)] == [100, 1, 0]
 
 
 def test_a_requested_worker_is_not_requested_again(database: Database, clock: Clock) -> None:
-    runs = [a_run(database, a_rule(database, clock), "QUEUED", clock.now()) for _ in range(3)]
+    runs = [make_run(database, make_rule(database, clock), "QUEUED", clock.now()) for _ in range(3)]
     assert sweep(database, clock) == runs
     assert sweep(database, clock) == []
     assert [key for key, _, _ in stored_requests(database)] == [

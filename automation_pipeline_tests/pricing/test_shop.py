@@ -68,7 +68,7 @@ from automation_pipeline_tests.pricing.processes import (
     read_prices_repeatedly,
     write_many,
 )
-from automation_pipeline_tests.pricing.rows import EVERY_ALERT, a_rule, a_run
+from automation_pipeline_tests.pricing.rows import EVERY_ALERT, make_rule, make_run
 from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 from automation_pipeline_tests.simulator_control import configure_shop, shop_totals
 from automation_pipeline_tests.waiting import advance_time, run_with_fake_time, wait_until_async
@@ -285,8 +285,8 @@ def test_after_the_pause_one_probe_closes_the_circuit(harness: PricingHarness) -
 def test_a_circuit_that_closed_before_the_alerts_are_evaluated_raises_one_alert(
     harness: PricingHarness,
 ) -> None:
-    rule = a_rule(harness.database, harness.clock)
-    a_run(harness.database, rule, "APPLYING", harness.clock.now(), ["QUEUED"], shop=NAME)
+    rule = make_rule(harness.database, harness.clock)
+    make_run(harness.database, rule, "APPLYING", harness.clock.now(), ["QUEUED"], shop=NAME)
     calls(harness, BUSY, 5)
     harness.end_shop_pause()
     assert (call(harness), state(harness)) == (SUCCESS, "closed")

@@ -13,11 +13,11 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.pricing.rows import (
     SHOP,
-    a_rule,
-    a_run,
     change_run,
     delete_all,
     events,
+    make_rule,
+    make_run,
     marked_targets,
     requested_run,
     rule_row,
@@ -46,10 +46,10 @@ def end_run(run_id: int, database: Database, at: datetime, status: str = "APPLIE
 
 def test_a_due_rule_is_started(database: Database, clock: FakeClock) -> None:
     rule, due_at = (
-        a_rule(database, clock, project_id="eu", scheduleAt=iso(clock.now())),
+        make_rule(database, clock, project_id="eu", scheduleAt=iso(clock.now())),
         clock.now(),
     )
-    a_rule(database, clock, scheduleAt=in_hours(clock, 1))
+    make_rule(database, clock, scheduleAt=in_hours(clock, 1))
     clock.advance(timedelta(minutes=3))
     report = start_due(database, clock)
     [row] = run_rows(database)
@@ -89,7 +89,7 @@ def test_a_due_rule_is_started(database: Database, clock: FakeClock) -> None:
 def test_a_rule_that_is_not_due_is_not_started(
     fields: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, **{"scheduleAt": in_hours(clock, -1), **fields})
+    rule = make_rule(database, clock, **{"scheduleAt": in_hours(clock, -1), **fields})
     if not fields:
         delete_rule(rule.id, database=database, clock=clock, actor="user:12")
     assert start_due(database, clock) == NOTHING
@@ -102,8 +102,8 @@ def test_a_rule_that_is_not_due_is_not_started(
 def test_a_due_rule_is_postponed_until_its_active_run_ends(
     status: str, requested: str | None, database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, scheduleAt=in_hours(clock, 0))
-    run_id = a_run(database, rule, status, clock.now(), wish=requested)
+    rule = make_rule(database, clock, scheduleAt=in_hours(clock, 0))
+    run_id = make_run(database, rule, status, clock.now(), wish=requested)
     for _ in range(2):
         assert start_due(database, clock) == DuePriceRules(put_off=(rule.id,))
         clock.advance(HOUR)
@@ -117,7 +117,7 @@ def test_a_promotion_that_ended_during_an_outage_is_missed(
     database: Database, clock: FakeClock
 ) -> None:
     due_at = clock.now()
-    rule = a_rule(database, clock, scheduleAt=iso(due_at), endsAt=in_hours(clock, 1))
+    rule = make_rule(database, clock, scheduleAt=iso(due_at), endsAt=in_hours(clock, 1))
     clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(missed=(rule.id,))
     assert start_due(database, clock) == NOTHING
@@ -132,8 +132,8 @@ def test_a_promotion_that_ended_during_an_outage_is_missed(
 
 
 def test_a_rule_is_started_once_per_scheduled_time(database: Database, clock: FakeClock) -> None:
-    rule, due_at = a_rule(database, clock, scheduleAt=iso(clock.now())), iso(clock.now())
-    good = a_rule(database, clock, scheduleAt=in_hours(clock, 1))
+    rule, due_at = make_rule(database, clock, scheduleAt=iso(clock.now())), iso(clock.now())
+    good = make_rule(database, clock, scheduleAt=in_hours(clock, 1))
     [run_id] = start_due(database, clock).started
     end_run(run_id, database, clock.now())
     clock.advance(HOUR)
@@ -149,11 +149,11 @@ def test_a_rule_is_started_once_per_scheduled_time(database: Database, clock: Fa
 def test_applied_prices_are_rolled_back_at_the_end_of_a_promotion(
     status: str, database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    rule = make_rule(database, clock, endsAt=in_hours(clock, 1))
     targets = (
         ["APPLIED", "FAILED", "ROLLED_BACK", "APPLIED"] if status == "PARTIAL" else ["APPLIED"]
     )
-    run_id = a_run(database, rule, status, clock.now(), targets, requests=4, rollbacks=2)
+    run_id = make_run(database, rule, status, clock.now(), targets, requests=4, rollbacks=2)
     assert start_due(database, clock) == NOTHING
     clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
@@ -175,13 +175,13 @@ def test_applied_prices_are_rolled_back_at_the_end_of_a_promotion(
 def test_runs_of_an_ended_promotion_are_rolled_back_newest_first(
     database: Database, clock: FakeClock
 ) -> None:
-    rule, other = (a_rule(database, clock, endsAt=in_hours(clock, hours)) for hours in (1, 9))
-    first = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
-    a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], promotion_ended_at=clock.now())
-    a_run(database, rule, "ROLLED_BACK", clock.now(), ["ROLLED_BACK"])
-    a_run(database, rule, "FAILED", clock.now(), ["FAILED"])
-    a_run(database, other, "APPLIED", clock.now(), ["APPLIED"])
-    last = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"])
+    rule, other = (make_rule(database, clock, endsAt=in_hours(clock, hours)) for hours in (1, 9))
+    first = make_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    make_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], promotion_ended_at=clock.now())
+    make_run(database, rule, "ROLLED_BACK", clock.now(), ["ROLLED_BACK"])
+    make_run(database, rule, "FAILED", clock.now(), ["FAILED"])
+    make_run(database, other, "APPLIED", clock.now(), ["APPLIED"])
+    last = make_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"])
     clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(last,))
     assert start_due(database, clock) == DuePriceRules()
@@ -194,10 +194,10 @@ def test_runs_of_an_ended_promotion_are_rolled_back_newest_first(
 def test_a_repair_ends_with_the_run_that_it_repaired(
     requested: str | None, database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    rule = make_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = make_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     fields = {"trigger": "repair", "wish": requested, "parent_run_id": run_id}
-    repair = a_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], **fields)
+    repair = make_run(database, rule, "PARTIAL", clock.now(), ["APPLIED", "FAILED"], **fields)
     clock.advance(HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
     row = run_row(database, repair)
@@ -213,9 +213,11 @@ def test_a_repair_ends_with_the_run_that_it_repaired(
 def test_the_end_of_a_promotion_waits_for_an_active_repair(
     fields: dict[str, object], database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
-    repair = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"], trigger="repair", **fields)
+    rule = make_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = make_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    repair = make_run(
+        database, rule, "APPLIED", clock.now(), ["APPLIED"], trigger="repair", **fields
+    )
     clock.advance(HOUR)
     assert start_due(database, clock) == NOTHING
     assert run_row(database, repair).promotion_ended_at is None
@@ -227,9 +229,9 @@ def test_the_end_of_a_promotion_waits_for_an_active_repair(
 def test_the_end_of_a_promotion_waits_for_another_active_run(
     status: str, database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    first = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
-    last = a_run(database, rule, status, clock.now(), ["QUEUED"])
+    rule = make_rule(database, clock, endsAt=in_hours(clock, 1))
+    first = make_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    last = make_run(database, rule, status, clock.now(), ["QUEUED"])
     clock.advance(HOUR)
     assert start_due(database, clock) == NOTHING
     end_run(last, database, clock.now(), "FAILED")
@@ -240,8 +242,8 @@ def test_the_end_of_a_promotion_waits_for_another_active_run(
 def test_a_promotion_of_a_disabled_or_deleted_rule_ends(
     how: str, database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    rule = make_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = make_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     if how == "deleted":
         delete_rule(rule.id, database=database, clock=clock, actor="user:12")
     else:
@@ -251,8 +253,8 @@ def test_a_promotion_of_a_disabled_or_deleted_rule_ends(
 
 
 def test_an_active_run_is_rolled_back_after_it_ends(database: Database, clock: FakeClock) -> None:
-    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    run_id = a_run(database, rule, "APPLYING", clock.now(), ["APPLYING"])
+    rule = make_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = make_run(database, rule, "APPLYING", clock.now(), ["APPLYING"])
     clock.advance(2 * HOUR)
     assert start_due(database, clock) == NOTHING
     end_run(run_id, database, clock.now())
@@ -262,8 +264,8 @@ def test_an_active_run_is_rolled_back_after_it_ends(database: Database, clock: F
 def test_the_end_of_a_promotion_replaces_a_requested_retry(
     database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    run_id = a_run(
+    rule = make_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = make_run(
         database,
         rule,
         "PARTIAL",
@@ -281,8 +283,8 @@ def test_the_end_of_a_promotion_replaces_a_requested_retry(
 def test_the_end_of_a_promotion_waits_for_a_requested_rollback(
     database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
-    run_id = a_run(
+    rule = make_rule(database, clock, endsAt=in_hours(clock, 1))
+    run_id = make_run(
         database,
         rule,
         "APPLIED",
@@ -304,9 +306,9 @@ def test_the_end_of_a_promotion_waits_for_a_requested_rollback(
 def test_the_end_of_a_promotion_waits_for_a_claimed_run(
     lease_until: str, *, is_held: bool, database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, endsAt=in_hours(clock, 1))
+    rule = make_rule(database, clock, endsAt=in_hours(clock, 1))
     until = datetime.fromisoformat(lease_until)
-    run_id = a_run(
+    run_id = make_run(
         database, rule, "APPLIED", clock.now(), ["APPLIED"], lease_owner="w", lease_until=until
     )
     clock.advance(HOUR)
@@ -318,8 +320,8 @@ def test_the_end_of_a_promotion_waits_for_a_claimed_run(
 def test_an_ended_promotion_is_rolled_back_before_its_next_start_is_missed(
     database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, scheduleAt=in_hours(clock, 1), endsAt=in_hours(clock, 2))
-    run_id = a_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
+    rule = make_rule(database, clock, scheduleAt=in_hours(clock, 1), endsAt=in_hours(clock, 2))
+    run_id = make_run(database, rule, "APPLIED", clock.now(), ["APPLIED"])
     clock.advance(3 * HOUR)
     assert start_due(database, clock) == DuePriceRules(ended=(run_id,))
     assert start_due(database, clock) == DuePriceRules(missed=(rule.id,))
@@ -327,7 +329,7 @@ def test_an_ended_promotion_is_rolled_back_before_its_next_start_is_missed(
 
 @pytest.mark.parametrize("database_kind", ["postgres"])
 def test_a_locked_rule_is_started_by_the_next_tick(database: Database, clock: FakeClock) -> None:
-    held, free = (a_rule(database, clock, scheduleAt=iso(clock.now())) for _ in range(2))
+    held, free = (make_rule(database, clock, scheduleAt=iso(clock.now())) for _ in range(2))
     with database.transaction() as session:
         lock_rule(session, held.id)
         start_due(database, clock)
@@ -348,7 +350,7 @@ def test_a_promotion_starts_and_ends_at_most_once_for_any_ticks(
     clock = FakeClock(datetime.fromisoformat("2026-05-04T10:00:00Z"))
     delete_all(database)  # Hypothesis may abort an example
     starts, lasts = data.draw(st.integers(-3, 5)), data.draw(st.integers(1, 6))
-    rule = a_rule(
+    rule = make_rule(
         database, clock, scheduleAt=in_hours(clock, starts), endsAt=in_hours(clock, starts + lasts)
     )
     begins_at, ends_at = clock.now() + starts * HOUR, clock.now() + (starts + lasts) * HOUR
@@ -379,9 +381,9 @@ def test_concurrent_processes_start_a_rule_and_end_a_promotion_once(
     database: Database, database_url: str, clock: FakeClock
 ) -> None:
     for _ in range(5):
-        a_rule(database, clock, scheduleAt=iso(clock.now()))
-        over = a_rule(database, clock, endsAt=iso(clock.now()))
-        a_run(database, over, "APPLIED", clock.now(), ["APPLIED"])
+        make_rule(database, clock, scheduleAt=iso(clock.now()))
+        over = make_rule(database, clock, endsAt=iso(clock.now()))
+        make_run(database, over, "APPLIED", clock.now(), ["APPLIED"])
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
     run_in_processes(start_due_many, *[(database_url, now, 3)] * PROCESS_COUNT)
     start_due(database, clock)
@@ -395,7 +397,7 @@ def test_concurrent_processes_start_a_rule_and_end_a_promotion_once(
 def test_a_due_rule_and_a_concurrent_request_create_one_run(
     database: Database, database_url: str, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
+    rule = make_rule(database, clock, scheduleAt=iso(clock.now()))
     now = f"{clock.now():%Y-%m-%dT%H:%M}"
     created = run_in_processes(
         start_due_or_request,
@@ -407,7 +409,7 @@ def test_a_due_rule_and_a_concurrent_request_create_one_run(
 def test_a_requested_run_postpones_the_scheduled_start(
     database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, scheduleAt=iso(clock.now()))
+    rule = make_rule(database, clock, scheduleAt=iso(clock.now()))
     requested_run(rule, database, clock)
     assert start_due(database, clock) == DuePriceRules(put_off=(rule.id,))
     assert rule_row(database, rule.id).schedule_at == clock.now()

@@ -111,8 +111,8 @@ def test_grouped_writes_share_one_timestamp_and_keep_event_and_log_order(
     database: Database,
 ) -> None:
     def enqueue_and_log(number: int, session: Session) -> object:
-        enqueue(session, [an_event(key=f"{number}.{n}") for n in range(2)])
-        write_notes(session, a_note(f"{number}"))
+        enqueue(session, [make_event(key=f"{number}.{n}") for n in range(2)])
+        write_notes(session, make_note(f"{number}"))
         return database_time(session)
 
     instants = written_together(database, [partial(enqueue_and_log, number) for number in range(5)])
@@ -126,7 +126,7 @@ def test_grouped_writes_share_one_timestamp_and_keep_event_and_log_order(
 
 def test_events_of_a_failed_write_are_discarded(database: Database) -> None:
     def enqueue_and_fail(session: Session) -> None:
-        enqueue(session, [an_event(key="in vain")])
+        enqueue(session, [make_event(key="in vain")])
         raise OnPurposeError
 
     written_together(database, [enqueue_and_fail, partial(beat, "one")])
@@ -294,13 +294,13 @@ def test_a_disposed_database_can_be_used_again(database: Database) -> None:
     assert names(database) == {"one", "two"}
 
 
-def a_note(message: str) -> WorkflowLogEntry:
+def make_note(message: str) -> WorkflowLogEntry:
     return WorkflowLogEntry(
         workflow="test", entity_type="fiche", entity_id="1", trace_id="1", message=message
     )
 
 
-def an_event(*, key: str) -> Event:
+def make_event(*, key: str) -> Event:
     at = datetime(2026, 5, 4, tzinfo=UTC)
     return Event(
         tenant_id="main",

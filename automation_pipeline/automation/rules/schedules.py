@@ -343,7 +343,7 @@ SCHEDULER_INTERVAL = timedelta(minutes=1)
 
 
 def timing_of(schedule: ScheduleFields, *, seed: str = "", jitter_seconds: int = 0) -> Timing:
-    """InvalidInputError for a stored schedule whose times or time zone are no longer valid."""
+    """Raises InvalidInputError for a stored schedule whose times or time zone are no longer valid."""
     return Timing(
         crons=crons_of(schedule),
         zone=zone(schedule.timezone),

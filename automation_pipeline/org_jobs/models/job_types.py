@@ -178,7 +178,7 @@ NO_OWN_TYPES: Mapping[str, JobType] = MappingProxyType({})
 
 def job_type(name: str, own: Mapping[str, JobType] = NO_OWN_TYPES) -> JobType:
     """Find a type by its name or an alias; `own` are the types of the organisation, which have
-    priority. InvalidInputError for an unknown name."""
+    priority. Raises InvalidInputError for an unknown name."""
     name = ALIASES.get(name, name)
     known = own.get(name) or JOB_TYPES.get(name)
     if known is None:

@@ -92,7 +92,7 @@ SCHEDULE = StateMachine(
         ScheduleState.INVALID_CRON: frozenset(
             {ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.COMPLETED}
         ),
-        # Its end was moved, so it continues.
+        # A schedule continues when its end is moved.
         ScheduleState.COMPLETED: frozenset(
             {ScheduleState.ACTIVE, ScheduleState.PAUSED, ScheduleState.INVALID_CRON}
         ),
@@ -266,7 +266,9 @@ Document = Annotated[
 ]
 
 # The retry policy of jobs without a schedule, unless they have their own.
-USUAL_RETRIES = RetryPolicy(max_retries=2, backoff_ms=2000, backoff_type=BackoffType.EXPONENTIAL)
+DEFAULT_RETRY_POLICY = RetryPolicy(
+    max_retries=2, backoff_ms=2000, backoff_type=BackoffType.EXPONENTIAL
+)
 
 
 class JobInput(JsonModel):
@@ -450,14 +452,16 @@ def run_end(  # noqa: PLR0913  what the decision needs, by name
     now: datetime,
     random: Random,
 ) -> RunEnd:
-    """IllegalMoveError for an end that the state does not allow. A run that is to be cancelled is
+    """Raises IllegalMoveError for an end that the state does not allow. A run that is to be cancelled is
     not retried."""
     JOB_RUN.move(from_state, end.status)
     is_failed = end.status is OrgJobsRunState.FAILED
-    again = None
+    next_attempt_at = None
     if is_failed and not is_cancel_wanted and is_retryable(end.error_code):
-        again = retry_at(policy, attempt_no, now, window, random)
-    return RunEnd(end.status) if again is None else RunEnd(OrgJobsRunState.PENDING, again)
+        next_attempt_at = retry_at(policy, attempt_no, now, window, random)
+    if next_attempt_at is None:
+        return RunEnd(end.status)
+    return RunEnd(OrgJobsRunState.PENDING, next_attempt_at)
 
 
 def attempt_failed(
@@ -485,8 +489,8 @@ def attempt_succeeded(
     return AttemptEnd(status=OrgJobsRunState.SUCCESS, result=result, log_ref=log_ref)
 
 
-# The first type that an error is an instance of. A conflict may be resolved before the next
-# attempt.
+# An error has the code of the first type that it is an instance of. CONFLICT is retryable, because
+# a conflict may be resolved before the next attempt.
 _CODES: tuple[tuple[type[AutomationError], str], ...] = (
     (NotFoundError, NOT_FOUND),
     (ConflictError, CONFLICT),
@@ -506,8 +510,8 @@ LONGEST_WAIT = timedelta(hours=24)
 def expires_at(
     starts_at: datetime, *, has_window: bool, longest_wait: timedelta = LONGEST_WAIT
 ) -> datetime:
-    """Counted from when the run may start. A window adds one day, so that a run that missed its
-    window may start in the next one."""
+    """Return when the run expires, counted from when it may start. A window adds one day, so that a
+    run that missed its window may start in the next one."""
     return starts_at + longest_wait + timedelta(days=1 if has_window else 0)
 
 

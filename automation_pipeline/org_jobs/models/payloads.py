@@ -397,7 +397,7 @@ class HttpsCallPayload(JsonModel):
         return self
 
     def check_address(self, allowed_origins: Collection[str]) -> None:
-        """InvalidInputError if the address is refused without a lookup of its host name. The lookup
+        """Raises InvalidInputError if the address is refused without a lookup of its host name. The lookup
         happens at the call."""
         if isinstance(self.url, str):
             check_https_url(self.url, allowed_origins, name="url", setting=ORIGINS_SETTING)

@@ -75,7 +75,7 @@ class JobRunBusyError(TransientError):
 
 
 def held_run(session: Session, hold: AttemptHold, *, to_end: bool = False) -> JobRunRow:
-    """The run, locked until the transaction ends. LostLeaseError unless the holder still holds the
+    """The run, locked until the transaction ends. Raises LostLeaseError unless the holder still holds the
     attempt. `to_end`: the attempt may be ended in this transaction."""
     if to_end:
         _lock_schedules_of(session, [hold.run_id])

@@ -161,7 +161,7 @@ def is_taken(session: Session, table: type[HostRow | ServerRow], org_id: str, na
 
 
 def check_host(session: Session, host_id: int | None, org_id: str) -> None:
-    """InvalidInputError unless the host belongs to the organisation. It cannot be deleted until the
+    """Raises InvalidInputError unless the host belongs to the organisation. It cannot be deleted until the
     transaction ends."""
     locked = (
         select(HostRow.id)
@@ -176,7 +176,7 @@ def check_host(session: Session, host_id: int | None, org_id: str) -> None:
 def host_of_server(
     session: Session, server_id: int | None, org_id: str, complaint: str
 ) -> int | None:
-    """InvalidInputError unless the server belongs to the organisation. It cannot be deleted until
+    """Raises InvalidInputError unless the server belongs to the organisation. It cannot be deleted until
     the transaction ends."""
     if server_id is None:
         return None

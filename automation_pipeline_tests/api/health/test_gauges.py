@@ -22,11 +22,11 @@ from automation_pipeline.storage.run_requests import NewRunRequest, file_request
 from automation_pipeline.storage.statements import database_time
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.automation.post import an_ended_run
+from automation_pipeline_tests.automation.post import make_ended_run
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.factories import make_schedule
 from automation_pipeline_tests.fakes.clock import FakeClock
-from automation_pipeline_tests.storage.processes import event as an_event
+from automation_pipeline_tests.storage.processes import event as make_event
 
 
 def families(services: Services) -> list[Metric]:
@@ -105,7 +105,9 @@ def test_outbox_gauges_report_lag_and_parked_events(
     make_services: MakeServices, database: Database
 ) -> None:
     with database.transaction() as session:
-        enqueue(session, [an_event("old"), an_event("new"), an_event("parked"), an_event("out")])
+        enqueue(
+            session, [make_event("old"), make_event("new"), make_event("parked"), make_event("out")]
+        )
         now = database_time(session)
         ages = {"old": 90, "new": 5, "parked": 9000, "out": 9999}
         for key, age in ages.items():
@@ -121,7 +123,7 @@ def test_outbox_gauges_report_lag_and_parked_events(
 def test_failed_notifications_and_daemon_silence_are_reported(
     make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
-    an_ended_run(
+    make_ended_run(
         database, clock, webhookUrl="https://hooks.example.com/run", notifyEmails=["a@example.com"]
     )
     with database.transaction() as session:

@@ -14,12 +14,12 @@ from automation_pipeline.storage.monitoring import MetricsFlusher, MetricValue, 
 from automation_pipeline_tests.api.health.conftest import MakeServices
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.pricing.rows import (
-    a_check,
-    a_rule,
-    a_run,
-    a_shop,
-    an_ended_run,
     change_run,
+    make_check,
+    make_ended_run,
+    make_rule,
+    make_run,
+    make_shop,
 )
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -46,9 +46,9 @@ def test_pricing_metrics_are_minimal_without_runs(make_services: MakeServices) -
 def test_success_rate_and_dead_letters_are_reported_per_project(
     make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
-    an_ended_run(database, clock, 3, 1, project_id="shoes")
-    an_ended_run(database, clock, 1, 0, project_id="hats")
-    an_ended_run(database, clock, 0, 2, project_id="old", ended=timedelta(hours=2))
+    make_ended_run(database, clock, 3, 1, project_id="shoes")
+    make_ended_run(database, clock, 1, 0, project_id="hats")
+    make_ended_run(database, clock, 0, 2, project_id="old", ended=timedelta(hours=2))
     document = read_metrics(make_services())
     assert document["rules_apply_success_rate"] == {"shoes": 0.75, "hats": 1}
     assert document["rules_dlq_size"] == {"shoes": 1, "hats": 0, "old": 2}
@@ -60,7 +60,7 @@ def test_run_durations_are_a_histogram(
     services, now = make_services(), clock.now()
     for seconds in (1, 4, 20, 100_000):
         began, queued = now - seconds * SECOND, now - (seconds + 60) * SECOND
-        run_id = an_ended_run(
+        run_id = make_ended_run(
             database, clock, 1, ended=timedelta(0), started_at=began, queued_at=queued
         )
         with database.reading() as session:
@@ -98,7 +98,7 @@ def test_a_retried_run_keeps_its_histogram_counts(
     make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     services = make_services()
-    run_id = an_ended_run(database, clock, 1, 1)
+    run_id = make_ended_run(database, clock, 1, 1)
     with database.reading() as session:
         observe_durations(services.meter, get_run(session, run_id))
     MetricsFlusher(services.meter, lambda: database).flush()
@@ -114,13 +114,13 @@ def test_mismatches_come_from_the_latest_check_of_each_run(
     make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     now = clock.now()
-    repaired, changed, other, long_ago = (an_ended_run(database, clock, 1) for _ in range(4))
-    a_check(database, repaired, "5m", now - 9 * MINUTE, "critical", 7)
-    a_check(database, repaired, "1h", now - MINUTE)
-    a_check(database, changed, "5m", now - 9 * MINUTE, "info", 1)
-    a_check(database, changed, "1h", now - MINUTE, "critical", 2)
-    a_check(database, other, "5m", now, "critical", 3)
-    a_check(database, long_ago, "5m", now - timedelta(days=31), "warning", 9)
+    repaired, changed, other, long_ago = (make_ended_run(database, clock, 1) for _ in range(4))
+    make_check(database, repaired, "5m", now - 9 * MINUTE, "critical", 7)
+    make_check(database, repaired, "1h", now - MINUTE)
+    make_check(database, changed, "5m", now - 9 * MINUTE, "info", 1)
+    make_check(database, changed, "1h", now - MINUTE, "critical", 2)
+    make_check(database, other, "5m", now, "critical", 3)
+    make_check(database, long_ago, "5m", now - timedelta(days=31), "warning", 9)
     assert read_metrics(make_services())["rules_reconcile_mismatch"] == {
         "info": 0,
         "warning": 0,
@@ -132,14 +132,14 @@ def test_the_latest_check_with_a_result_counts(
     make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
     now = clock.now()
-    early, unread, without, back = (an_ended_run(database, clock, 1) for _ in range(4))
-    a_check(database, early, "1h", now, "critical", 1)
-    a_check(database, early, "manual-1", now - MINUTE)
-    a_check(database, unread, "5m", now - MINUTE, "warning", 2)
-    a_check(database, unread, "1h", now, total_checked=0, unverified=2)
-    a_check(database, without, "5m", now - MINUTE, "critical", 4)
-    a_check(database, without, "2026-05-04", now, total_checked=0)
-    a_check(database, back, "5m", now, "critical", 8)
+    early, unread, without, back = (make_ended_run(database, clock, 1) for _ in range(4))
+    make_check(database, early, "1h", now, "critical", 1)
+    make_check(database, early, "manual-1", now - MINUTE)
+    make_check(database, unread, "5m", now - MINUTE, "warning", 2)
+    make_check(database, unread, "1h", now, total_checked=0, unverified=2)
+    make_check(database, without, "5m", now - MINUTE, "critical", 4)
+    make_check(database, without, "2026-05-04", now, total_checked=0)
+    make_check(database, back, "5m", now, "critical", 8)
     change_run(database, back, status="ROLLED_BACK")
     assert read_metrics(make_services())["rules_reconcile_mismatch"] == {
         "info": 0,
@@ -151,10 +151,14 @@ def test_the_latest_check_with_a_result_counts(
 def test_circuit_queue_and_guardrail_metrics_are_reported(
     make_services: MakeServices, database: Database, clock: FakeClock
 ) -> None:
-    a_shop(database, circuit="open")
+    make_shop(database, circuit="open")
     for minutes in (2, 7):
-        a_run(
-            database, a_rule(database, clock), "QUEUED", clock.now() - minutes * MINUTE, ["QUEUED"]
+        make_run(
+            database,
+            make_rule(database, clock),
+            "QUEUED",
+            clock.now() - minutes * MINUTE,
+            ["QUEUED"],
         )
     change_run(database, 1, blocked=4)
     change_run(database, 2, blocked=1)
@@ -188,20 +192,20 @@ def test_metrics_take_a_constant_number_of_queries(
         database.engine, "before_cursor_execute", lambda *given: statements.append(given[2])
     )
     services = make_services()
-    a_rule(database, clock)  # a pending event adds the query for its age
+    make_rule(database, clock)  # a pending event adds the query for its age
     statements.clear()
     read_metrics(services)
     few = len(statements)
     for project in ("a", "b", "c", "d"):
-        a_check(
+        make_check(
             database,
-            an_ended_run(database, clock, 2, 2, project_id=project),
+            make_ended_run(database, clock, 2, 2, project_id=project),
             "5m",
             clock.now(),
             "info",
             1,
         )
-    a_shop(database, 1)
+    make_shop(database, 1)
     statements.clear()
     read_metrics(services)
     assert len(statements) == few

@@ -10,7 +10,7 @@ from automation_pipeline.core.errors import UpstreamError
 from automation_pipeline_tests.api.conftest import Login
 from automation_pipeline_tests.audits.days import answer_by_transcript
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.automation.reports import a_reported_run
+from automation_pipeline_tests.automation.reports import make_reported_run
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
@@ -18,7 +18,7 @@ from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 @pytest.fixture
 def run_id(services: Services, clock: FakeClock) -> int:
-    run_id = a_reported_run(
+    run_id = make_reported_run(
         AuditHarness(services.database, clock, model=FakeLanguageModel(answer_by_transcript))
     )
     with services.database.transaction() as session:

@@ -31,9 +31,9 @@ from automation_pipeline_tests.audits.days import DAY, answer_by_transcript, rec
 from automation_pipeline_tests.audits.harness import AuditHarness
 from automation_pipeline_tests.automation.reports import (
     EVIL,
-    a_reported_run,
     change_run,
     end,
+    make_reported_run,
     open_a_run,
 )
 from automation_pipeline_tests.fakes.clock import FakeClock
@@ -52,7 +52,7 @@ def report(harness: AuditHarness, run_id: int, **most: int) -> RunReport:
 
 
 def test_failed_fiches_are_listed_first_with_their_errors(harness: AuditHarness) -> None:
-    result = report(harness, a_reported_run(harness))
+    result = report(harness, make_reported_run(harness))
     assert [(fiche.fiche_id, fiche.status, fiche.reason, fiche.why) for fiche in result.fiches] == [
         ("3", "failed", "transcription_incomplete", f"The call {EVIL}"),
         ("4", "ignored", "not_found", "Fiche not found (404)"),
@@ -68,7 +68,7 @@ def test_failed_fiches_are_listed_first_with_their_errors(harness: AuditHarness)
 
 
 def test_reported_audits_include_their_quotations(harness: AuditHarness) -> None:
-    good, bad = report(harness, a_reported_run(harness)).audits
+    good, bad = report(harness, make_reported_run(harness)).audits
     assert (good.fiche_id, good.niveau, good.score) == ("1", "EXCELLENT", 100.0)
     quotation = Quotation(
         "Bonjour, je vous appelle sans rien annoncer.", "speaker_0", "00:00", "03/02/2026", "10:14"
@@ -104,7 +104,7 @@ def test_reported_audits_include_their_quotations(harness: AuditHarness) -> None
 def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(
     harness: AuditHarness,
 ) -> None:
-    run_id = a_reported_run(harness)
+    run_id = make_reported_run(harness)
     result = report(harness, run_id, most_in_full=1)
     assert [(audit.fiche_id, bool(audit.steps)) for audit in result.audits] == [
         ("1", False),
@@ -184,7 +184,7 @@ def found(audits: tuple[DayAudit, ...]) -> list[tuple[str, int, str]]:
 def test_a_day_has_fiches_audits_failed_points_and_causes(
     harness: AuditHarness,
 ) -> None:
-    a_reported_run(harness)
+    make_reported_run(harness)
     harness.audit("3", 1, "audit-3")
     mark_points(harness)
     day = quality(harness)

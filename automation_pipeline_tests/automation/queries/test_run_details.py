@@ -121,10 +121,10 @@ CALLED = {"recordings_count": 1}
 
 @pytest.fixture
 def run_id(database: Database, clock: FakeClock) -> int:
-    return a_run(database, clock)
+    return make_run(database, clock)
 
 
-def a_run(database: Database, clock: FakeClock, **fields: object) -> int:
+def make_run(database: Database, clock: FakeClock, **fields: object) -> int:
     schedule = make_schedule(database, clock)
     with database.transaction() as session:
         row = add_run(session, schedule, Trigger.MANUAL, clock.now())
@@ -228,7 +228,7 @@ def test_runs_are_found_by_status(
     statuses: Sequence[RunStatus], found: list[int], database: Database, clock: FakeClock
 ) -> None:
     for status in ("pending", "completed", "failed"):
-        a_run(database, clock, status=status)
+        make_run(database, clock, status=status)
     with database.reading() as session:
         runs = find_runs(session, RunFilter(status=statuses), limit=10, offset=0)
         assert [run.id for run in runs] == found
@@ -263,7 +263,7 @@ def test_the_run_of_a_dagster_run_is_found_until_it_ends(
 def test_runs_and_fiches_are_counted_by_status(database: Database, clock: FakeClock) -> None:
     counts = {"successful_fiches": 1, "failed_fiches": 2, "ignored_fiches": 4}
     for status in ("completed", "partial", "partial"):
-        a_run(database, clock, status=status, **counts)
+        make_run(database, clock, status=status, **counts)
     with database.reading() as session:
         found = count_runs(session)
     assert found.runs == {
@@ -361,7 +361,7 @@ def test_cancelled_runs_are_found_by_period(
         "completed_at": NOW - timedelta(0, 6),
         "dagster_run_id": "d-1",
     }
-    run_id = a_run(database, clock, **{**cancelled, **fields})
+    run_id = make_run(database, clock, **{**cancelled, **fields})
     with database.reading() as session:
         found = runs_cancelled(session, NOW - timedelta(hours=1), NOW - timedelta(seconds=5))
     assert found == ({run_id: "d-1"} if is_found else {})
@@ -393,7 +393,7 @@ def test_notifications_of_other_runs_are_not_returned(
 
 
 def test_runs_are_found_by_their_ids(database: Database, clock: FakeClock) -> None:
-    ids = [a_run(database, clock), a_run(database, clock, selected_fiches=2)]
+    ids = [make_run(database, clock), make_run(database, clock, selected_fiches=2)]
     with database.reading() as session:
         assert runs_by_id(session, [*ids, 99]) == {id_: get_run(session, id_) for id_ in ids}
         assert runs_by_id(session, []) == {}

@@ -13,14 +13,14 @@ from automation_pipeline.automation.rules.schedules import DueReport
 from automation_pipeline.automation.runs import request_run
 from automation_pipeline.automation.tables import OccurrenceRow, ScheduleRow
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.automation.due import a_daily, change, check_due
+from automation_pipeline_tests.automation.due import change, check_due, make_daily_schedule
 from automation_pipeline_tests.factories import make_schedule
 from automation_pipeline_tests.fakes.clock import FakeClock
 
 
 def add_schedules(database: Database, clock: FakeClock, schedules: int, due: int) -> None:
     """Add schedules, of which some are due at 10:00 and the others later at different times."""
-    a_daily(database, clock)
+    make_daily_schedule(database, clock)
     with database.transaction() as session:
         [first] = session.execute(select(*ScheduleRow.__table__.columns)).mappings()
         others = [
@@ -50,7 +50,7 @@ def counted(database: Database, clock: FakeClock) -> tuple[DueReport, int]:
 def test_the_statement_count_does_not_depend_on_the_number_of_schedules(
     database: Database, clock: FakeClock
 ) -> None:
-    a_daily(database, clock)
+    make_daily_schedule(database, clock)
     _, statements_for_one = counted(database, clock)
     with database.transaction() as session:
         session.delete(session.get_one(ScheduleRow, 1))

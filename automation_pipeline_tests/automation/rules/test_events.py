@@ -28,7 +28,7 @@ CHANNEL = {"job_id": "automation-run-12", **RUN_IDS}
 TOTALS = {"status": "partial", "total_fiches": 5, "successful_fiches": 4, "failed_fiches": 1}
 
 
-def a_run(**fields: object) -> Run:
+def make_run(**fields: object) -> Run:
     return Run.model_validate({
         "id": 12, "schedule_id": 3, "status": "partial", "phase": None, "trigger": "schedule", "due_at": AT,
         "attempt": 1, "dagster_run_id": None, "started_at": AT, "completed_at": AT, "duration_ms": 1500,
@@ -39,7 +39,7 @@ def a_run(**fields: object) -> Run:
 
 @every_case(("due_at", "text"), [(AT, "2026-05-04T10:00:00.000Z"), (None, None)])
 def test_the_start_event_has_the_due_time(due_at: datetime | None, text: str | None) -> None:
-    event = events.started(a_run(due_at=due_at), AT)
+    event = events.started(make_run(due_at=due_at), AT)
     assert (event.key, event.name) == ("automation-run-12-started", "automation.run.started")
     assert event.payload == {**CHANNEL, "due_at": text, "status": "running"}
 
@@ -50,7 +50,7 @@ def test_a_selection_event_lists_groupes_up_to_a_limit(groupes: int, listed: boo
     chosen = FicheSelection.model_validate({
         "mode": "date_range", "dateRange": "yesterday", "groupes": names, "onlyUnaudited": True, "maxFiches": 20,
     })  # fmt: skip
-    event = events.selection(a_run(), chosen, 7, AT)
+    event = events.selection(make_run(), chosen, 7, AT)
     assert (event.key, event.name) == ("automation-run-12-selection", "automation.run.selection")
     assert event.payload == {
         **CHANNEL,
@@ -71,7 +71,7 @@ def test_progress_is_cumulative_and_unchanged_progress_is_not_repeated() -> None
     created = ProgressUpdate(
         Phase.AUDITING, LedgerTally(8, pending=4, successful=2, failed=1, ignored=1), audits=3
     )
-    event = events.progress(a_run(), created, AT)
+    event = events.progress(make_run(), created, AT)
     assert event.name == "automation.run.progress"
     assert event.payload == {
         **CHANNEL,
@@ -84,13 +84,13 @@ def test_progress_is_cumulative_and_unchanged_progress_is_not_repeated() -> None
         "progress_percentage": 50,
         "status": "running",
     }
-    assert events.progress(a_run(), created, AT).key == event.key
+    assert events.progress(make_run(), created, AT).key == event.key
     further = ProgressUpdate(Phase.AUDITING, created.tally, audits=4)
-    assert events.progress(a_run(), further, AT).key != event.key
+    assert events.progress(make_run(), further, AT).key != event.key
 
 
 def test_the_end_of_a_run_emits_a_realtime_and_a_domain_event() -> None:
-    shown, inside = events.completed(a_run(), AT)
+    shown, inside = events.completed(make_run(), AT)
     more = {"ignored_fiches": 2, "transcriptions_run": 3, "audits_run": 6, "duration_ms": 1500}
     assert (shown.key, shown.name) == ("automation-run-12-completed", "automation.run.completed")
     assert shown.payload == {**CHANNEL, **TOTALS, **more}
@@ -107,18 +107,18 @@ def test_the_end_of_a_run_emits_a_realtime_and_a_domain_event() -> None:
     ],
 )
 def test_a_run_that_ends_early_reports_the_reason(reason: EmptyReason, key: str) -> None:
-    shown, inside = events.completed(a_run(), AT, reason)
+    shown, inside = events.completed(make_run(), AT, reason)
     assert shown.payload == {**CHANNEL, **TOTALS, "reason": str(reason)}
     assert inside.key == key
 
 
 def test_a_failure_event_has_the_error() -> None:
-    shown, inside = events.aborted(a_run(status="failed"), "boom", AT)
+    shown, inside = events.aborted(make_run(status="failed"), "boom", AT)
     assert (shown.key, shown.name) == ("automation-run-12-failed", "automation.run.failed")
     assert shown.payload == {**CHANNEL, "status": "failed", "error": "boom", "duration_ms": 1500}
     assert (inside.key, inside.name) == ("automation-failed-12", "automation/failed")
     assert inside.payload == {**RUN_IDS, "error": "boom"}
-    waiting, _ = events.aborted(a_run(status="failed", duration_ms=None), "boom", AT)
+    waiting, _ = events.aborted(make_run(status="failed", duration_ms=None), "boom", AT)
     assert waiting.payload["duration_ms"] == 0
 
 

@@ -488,7 +488,7 @@ def test_an_invalid_selection_is_reported_with_its_path_in_the_schedule() -> Non
 
 
 def test_cross_field_errors_name_one_field_and_a_blank_name_is_rejected() -> None:
-    """Finding 2.6: the error named no field."""
+    """Regression: the error named no field."""
     cases: list[tuple[dict[str, object], str, str]] = [
         ({"scheduleType": "DAILY"}, "timeOfDay", "DAILY schedule requires timeOfDay"),
         (
@@ -519,7 +519,7 @@ def test_cross_field_errors_name_one_field_and_a_blank_name_is_rejected() -> Non
 
 
 def test_a_cron_expression_is_derived_from_daily_weekly_and_monthly_times() -> None:
-    """Finding 2.6: the cron expression was null."""
+    """Regression: the cron expression was null."""
     cases: list[tuple[dict[str, object], str | None]] = [
         ({"scheduleType": "DAILY", "timeOfDay": "02:05"}, "5 2 * * *"),
         ({"scheduleType": "WEEKLY", "timeOfDay": "23:00", "dayOfWeek": 0}, "0 23 * * 0"),
@@ -890,7 +890,7 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def a_schedule(cron: str, since: str, zone_name: str = "UTC", **fields: Any) -> DueSchedule:
+def make_schedule(cron: str, since: str, zone_name: str = "UTC", **fields: Any) -> DueSchedule:
     jitter_seconds = fields.pop("jitter_seconds", 0)
     excluded_on = frozenset(map(date.fromisoformat, fields.pop("excluded_on", ())))
     timing = Timing(
@@ -930,7 +930,7 @@ def summary_of(decision: DueDecision) -> tuple[list[str], list[tuple[str, str]]]
     ],
 )
 def test_the_execution_window_includes_both_boundary_minutes(now: str, due: bool) -> None:
-    decision = decide_due(a_schedule("0 9 * * *", "2026-05-03T09:00"), at(now), RULES)
+    decision = decide_due(make_schedule("0 9 * * *", "2026-05-03T09:00"), at(now), RULES)
     assert bool(decision.to_run) is due
     assert [entry.because for entry in decision.not_run] == [MISSED] * (now > "2026-05-04T09:21")
 
@@ -963,7 +963,7 @@ def test_the_execution_window_includes_both_boundary_minutes(now: str, due: bool
 def test_due_times_use_the_schedules_time_zone(
     zone_name: str, cron: str, since: str, now: str, expected: list[str]
 ) -> None:
-    assert summary_of(decide_due(a_schedule(cron, since, zone_name), at(now), RULES)) == (
+    assert summary_of(decide_due(make_schedule(cron, since, zone_name), at(now), RULES)) == (
         expected,
         [],
     )
@@ -1030,7 +1030,7 @@ HOURLY, EVERY_FIVE_MINUTES = "0 * * * *", "*/5 * * * *"
 def test_after_an_outage_the_schedule_follows_its_catch_up_policy(
     catch_up: str, cron: str, since: str, now: str, run: list[str], not_run: list[tuple[str, str]]
 ) -> None:
-    after = a_schedule(
+    after = make_schedule(
         cron, f"2026-05-{since.replace(' ', 'T')}", catch_up=CatchUp(catch_up), catch_up_limit=3
     )
     assert summary_of(decide_due(after, at(f"2026-05-{now.replace(' ', 'T')}"), RULES)) == (
@@ -1055,7 +1055,7 @@ def test_only_the_newest_due_time_before_creation_runs_without_a_record(
     catch_up: str, now: str, run: list[str], not_run: list[tuple[str, str]], decided: str
 ) -> None:
     created_at = at("2026-05-04T09:11")
-    new = a_schedule(
+    new = make_schedule(
         "*/10 * * * *", "2026-05-04T08:50", created_at=created_at, catch_up=CatchUp(catch_up)
     )
     decision = decide_due(new, at(f"2026-05-04T{now}"), RULES)
@@ -1067,7 +1067,7 @@ def test_only_the_newest_due_time_before_creation_runs_without_a_record(
 def test_older_due_times_before_creation_are_neither_run_nor_recorded(
     catch_up: CatchUp,
 ) -> None:
-    new = a_schedule(
+    new = make_schedule(
         HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), catch_up=catch_up
     )
     decision = decide_due(new, at("2026-05-04T09:50"), RULES)
@@ -1077,7 +1077,7 @@ def test_older_due_times_before_creation_are_neither_run_nor_recorded(
 
 def test_due_times_before_creation_are_not_recorded_during_a_manual_run() -> None:
     now = "2026-05-04T09:06"
-    new = a_schedule(
+    new = make_schedule(
         HOURLY, "2026-05-04T08:45", created_at=at("2026-05-04T09:05"), at_work=working(now, 1)
     )
     decision = decide_due(new, at(now), RULES)
@@ -1100,7 +1100,7 @@ def test_an_active_run_blocks_starts_and_only_catch_up_schedules_wait(
     catch_up: str, minutes: int, alive: bool, not_run: list[tuple[str, str]]
 ) -> None:
     now = "2026-05-04T09:10"
-    busy = a_schedule(
+    busy = make_schedule(
         HOURLY,
         "2026-05-04T07:00",
         at_work=working(now, minutes, alive=alive),
@@ -1113,7 +1113,7 @@ def test_an_active_run_blocks_starts_and_only_catch_up_schedules_wait(
 
 def test_a_stale_run_is_ended_first_and_does_not_block_the_next_run() -> None:
     now = "2026-05-04T09:10"
-    stale = a_schedule(HOURLY, "2026-05-04T08:00", at_work=working(now, 70))
+    stale = make_schedule(HOURLY, "2026-05-04T08:00", at_work=working(now, 70))
     assert decide_due(stale, at(now), RULES) == DueDecision(
         (at("2026-05-04T09:00"),), (), reconcile=True
     )
@@ -1138,14 +1138,14 @@ def test_paused_and_manual_schedules_are_reconciled_but_never_due(
 
 @every_case("last_run_at", ["2026-05-04T09:05", "2026-05-04T10:00"])
 def test_a_finished_manual_run_does_not_suppress_due_times(last_run_at: str) -> None:
-    ended = a_schedule(
+    ended = make_schedule(
         "0 9 * * *", "2026-05-03T09:00", at_work=ScheduleWork(last_run_at=at(last_run_at))
     )
     assert summary_of(decide_due(ended, at("2026-05-04T09:10"), RULES)) == (["04 09:00"], [])
 
 
 def test_an_occurrence_skipped_by_an_operator_does_not_run_and_the_next_does() -> None:
-    skipping = a_schedule(HOURLY, "2026-05-04T08:00", skip_due_at=at("2026-05-04T09:00"))
+    skipping = make_schedule(HOURLY, "2026-05-04T08:00", skip_due_at=at("2026-05-04T09:00"))
     assert summary_of(decide_due(skipping, at("2026-05-04T09:10"), RULES)) == (
         [],
         [("04 09:00", SKIPPED)],
@@ -1158,7 +1158,7 @@ def test_an_occurrence_skipped_by_an_operator_does_not_run_and_the_next_does() -
 
 def test_jitter_delays_the_start_by_a_stable_amount() -> None:
     due = at("2026-05-04T09:00")
-    jittered = a_schedule(HOURLY, "2026-05-04T08:00", jitter_seconds=3600)
+    jittered = make_schedule(HOURLY, "2026-05-04T08:00", jitter_seconds=3600)
     [planned] = islice(planned_after(jittered.timing, at("2026-05-04T08:59")), 1)
     starts_at = planned.effective_for
     assert timedelta(0) < starts_at - due <= timedelta(hours=1)
@@ -1171,14 +1171,18 @@ def test_jitter_delays_the_start_by_a_stable_amount() -> None:
 
 def test_a_long_list_of_missed_due_times_is_truncated() -> None:
     decision = decide_due(
-        a_schedule("* * * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES
+        make_schedule("* * * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES
     )
     assert decision.to_run == (at("2026-05-04T09:10"),)
     assert len(decision.not_run) == MAX_LISTED
     assert decision.not_run[0].because == SUPERSEDED + AND_EARLIER_ONES
-    whole = decide_due(a_schedule("0 1 * * *", "2026-04-14T01:00"), at("2026-05-04T09:10"), RULES)
+    whole = decide_due(
+        make_schedule("0 1 * * *", "2026-04-14T01:00"), at("2026-05-04T09:10"), RULES
+    )
     assert [entry.because for entry in whole.not_run] == [MISSED] * MAX_LISTED
-    daily = decide_due(a_schedule("0 1 * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES)
+    daily = decide_due(
+        make_schedule("0 1 * * *", "2025-05-04T00:00"), at("2026-05-04T09:10"), RULES
+    )
     assert daily.not_run[0] == SkippedOccurrence(at("2026-04-15T01:00"), MISSED + AND_EARLIER_ONES)
 
 
@@ -1209,7 +1213,7 @@ def test_the_overlap_policy_decides_what_starts_during_a_run(
     replaces: bool,
 ) -> None:
     now = "2026-05-04T09:10"
-    schedule = a_schedule(
+    schedule = make_schedule(
         EVERY_FIVE_MINUTES,
         "2026-05-04T08:55",
         overlap_policy=OverlapPolicy(policy),
@@ -1228,7 +1232,7 @@ def test_the_overlap_policy_decides_what_starts_during_a_run(
 
 def test_a_due_time_delayed_by_a_run_is_not_missed() -> None:
     due = at("2026-05-04T09:00")
-    waited = a_schedule(
+    waited = make_schedule(
         HOURLY,
         "2026-05-04T08:00",
         overlap_policy=OverlapPolicy.BUFFER_ONE,
@@ -1242,7 +1246,7 @@ def test_a_due_time_delayed_by_a_run_is_not_missed() -> None:
 
 
 def test_excluded_days_use_the_schedules_time_zone_and_are_recorded() -> None:
-    nightly = a_schedule(
+    nightly = make_schedule(
         "30 23 * * *", "2026-05-03T22:00", "Europe/Paris", excluded_on=("2026-05-04",)
     )
     excluded = decide_due(nightly, at("2026-05-04T21:40"), RULES)
@@ -1280,7 +1284,7 @@ def test_every_due_time_is_decided_at_most_once_in_order_and_runs_do_not_overlap
     for minutes, ends in steps:
         now += timedelta(minutes=minutes)
         running = ScheduleWork() if ends else running
-        schedule = a_schedule(
+        schedule = make_schedule(
             cron, start, zone_name, catch_up=catch_up, at_work=running, jitter_seconds=jitter
         )
         schedule = DueSchedule(**{**vars(schedule), "decided_until": since})

@@ -14,7 +14,7 @@ TENTH_OFF: dict[str, object] = {
 }
 
 
-def a_shop() -> FakeShop:
+def make_shop() -> FakeShop:
     """Create a shop with a product of three variants, one of one variant, and an inactive one."""
     return FakeShop(
         variant("11", "1", 1999, sku="MUG-S", title="Mug [small]", compare_at=2499),

@@ -7,7 +7,7 @@ import pytest
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.cli.output import screen
 from automation_pipeline.core.clock import SystemClock
-from automation_pipeline_tests.cli.pricing.commands import PricingCommands, a_shop
+from automation_pipeline_tests.cli.pricing.commands import PricingCommands, make_shop
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
 from automation_pipeline_tests.pricing.harness import PricingHarness
@@ -23,7 +23,7 @@ def terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch) -> FakeShop:
-    shop = a_shop()
+    shop = make_shop()
     monkeypatch.setattr(Services, "storefront", storefront(shop))
     return shop
 

@@ -344,7 +344,7 @@ def test_a_repair_creates_a_run(commands: PricingCommands, shop: FakeShop) -> No
 RUN_CONTINUES = "Run 1 continues. `automation pricing runs show 1` shows its status.\n"
 
 
-def a_run(clock: FakeClock, **fields: object) -> RuleRun:
+def make_run(clock: FakeClock, **fields: object) -> RuleRun:
     nothing = dict.fromkeys(
         name for name, field in RuleRun.model_fields.items() if field.is_required()
     )
@@ -394,11 +394,11 @@ def test_ctrl_c_prints_that_the_run_continues(
 def test_the_command_prints_why_a_run_does_not_start(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert stop_code(monkeypatch, clock, a_run(clock)) == "NO_DAEMON"
-    assert stop_code(monkeypatch, clock, a_run(clock), paused=True) == "SHOP_PAUSED"
-    assert stop_code(monkeypatch, clock, a_run(clock, status=PricingRunState.APPLYING)) is None
+    assert stop_code(monkeypatch, clock, make_run(clock)) == "NO_DAEMON"
+    assert stop_code(monkeypatch, clock, make_run(clock), paused=True) == "SHOP_PAUSED"
+    assert stop_code(monkeypatch, clock, make_run(clock, status=PricingRunState.APPLYING)) is None
     later = clock.now() + timedelta(hours=1)
-    assert stop_code(monkeypatch, clock, a_run(clock, resume_at=iso(later))) is None, (
+    assert stop_code(monkeypatch, clock, make_run(clock, resume_at=iso(later))) is None, (
         "the time of its next attempt is known"
     )
 
@@ -450,7 +450,7 @@ def test_the_command_prints_why_a_run_does_not_start(
 def test_the_progress_bar_counts_finished_targets(
     clock: FakeClock, fields: dict[str, object], bar: tuple[str, int, int | None]
 ) -> None:
-    assert run_bar(a_run(clock, **fields)) == bar
+    assert run_bar(make_run(clock, **fields)) == bar
 
 
 FOLLOW = "Follow it: `automation pricing runs watch 1`."
@@ -506,7 +506,7 @@ def test_the_next_command_follows_from_the_run_and_the_guardrails(
     sentence: str | None,
 ) -> None:
     guardrails = None if policy is None else parse_policy(policy)
-    assert next_step(a_run(clock, **fields), guardrails) == sentence
+    assert next_step(make_run(clock, **fields), guardrails) == sentence
 
 
 @pytest.mark.parametrize(
@@ -524,7 +524,7 @@ def test_the_next_command_follows_from_the_run_and_the_guardrails(
 def test_the_targets_of_a_run_are_counted_by_state(
     clock: FakeClock, counts: TargetCounts, total: int, text: str | None
 ) -> None:
-    run = a_run(clock, targets=counts, total_targets=total)
+    run = make_run(clock, targets=counts, total_targets=total)
     assert target_counts(run) == text
     assert outcome(run) == f"Run 1 is QUEUED: {text or 'no target'}."
 
@@ -535,4 +535,4 @@ def test_a_run_has_ended_if_it_is_not_active_and_has_no_open_request(
     clock: FakeClock, status: PricingRunState, requested: RunAction | None
 ) -> None:
     has_work = requested is not None or status in {PricingRunState.QUEUED, PricingRunState.APPLYING}
-    assert is_over(a_run(clock, status=status, wish=requested)) is not has_work
+    assert is_over(make_run(clock, status=status, wish=requested)) is not has_work

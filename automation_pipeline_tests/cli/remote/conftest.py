@@ -9,7 +9,7 @@ from automation_pipeline.automation.queries.runs import write_log
 from automation_pipeline.automation.tables import NotificationRow, RunRow
 from automation_pipeline_tests.audits.days import answer_by_transcript
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.automation.reports import a_reported_run
+from automation_pipeline_tests.automation.reports import make_reported_run
 from automation_pipeline_tests.cli.remote.served import TOKEN, RemoteTerminal, served_over
 from automation_pipeline_tests.cli.terminal import Terminal, open_terminal
 from automation_pipeline_tests.fakes.clock import FakeClock
@@ -39,7 +39,7 @@ def harness(terminal: Terminal, clock: FakeClock) -> AuditHarness:
 @pytest.fixture
 def stored(harness: AuditHarness) -> AuditHarness:
     """Store an ended run with notifications, two audits of which one is deleted, and a token."""
-    run_id = a_reported_run(harness)
+    run_id = make_reported_run(harness)
     now = harness.clock.now()
     with harness.database.transaction() as session:
         row = session.get_one(RunRow, run_id)

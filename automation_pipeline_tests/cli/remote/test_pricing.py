@@ -8,7 +8,7 @@ from automation_pipeline.core.clock import SystemClock
 from automation_pipeline.pricing.monitoring import PRICING_ALERTS
 from automation_pipeline.pricing.rules.monitoring import PricingAlertName
 from automation_pipeline.storage.alerts import add_alerts
-from automation_pipeline_tests.cli.pricing.commands import TENTH_OFF, PricingCommands, a_shop
+from automation_pipeline_tests.cli.pricing.commands import TENTH_OFF, PricingCommands, make_shop
 from automation_pipeline_tests.cli.remote.served import RemoteTerminal
 from automation_pipeline_tests.cli.terminal import Terminal, during_pauses
 from automation_pipeline_tests.fakes.shop import FakeShop, storefront
@@ -84,7 +84,7 @@ FAULTY: list[tuple[str, object]] = [
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch) -> FakeShop:
-    shop = a_shop()
+    shop = make_shop()
     monkeypatch.setattr(Services, "storefront", storefront(shop))
     return shop
 

@@ -36,7 +36,7 @@ def rows(database: Database) -> tuple[int, int]:
         return next(counts), next(counts)
 
 
-def a_followed_run(runner: RemoteRunner, database: Database, clock: FakeClock) -> dict[str, Any]:
+def make_followed_run(runner: RemoteRunner, database: Database, clock: FakeClock) -> dict[str, Any]:
     return dict(
         runner.start(job_context("AUTOMATION_RUN", scheduleId=make_schedule(database, clock).id))
     )
@@ -54,7 +54,7 @@ def end_run(following: dict[str, Any], database: Database, **columns: Any) -> No
 def test_starting_the_job_requests_a_run_and_follows_it(
     runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
-    following = a_followed_run(runner, database, clock)
+    following = make_followed_run(runner, database, clock)
     assert rows(database) == (1, 1)
     assert set(following) == {"automationRunId"}
     assert runner.find_ended({5: following}) == {}
@@ -112,7 +112,7 @@ def test_the_final_status_of_the_run_becomes_the_status_of_the_job(
     database: Database,
     clock: FakeClock,
 ) -> None:
-    following = a_followed_run(runner, database, clock)
+    following = make_followed_run(runner, database, clock)
     end_run(following, database, selected_fiches=4, ignored_fiches=1, **columns)
     [(number, end)] = runner.find_ended({5: following}).items()
     run_id = following["automationRunId"]
@@ -135,7 +135,7 @@ def test_the_final_status_of_the_run_becomes_the_status_of_the_job(
 def test_a_run_cancelled_by_an_operator_cancels_the_job(
     runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
-    following = a_followed_run(runner, database, clock)
+    following = make_followed_run(runner, database, clock)
     cancel_run(
         int(following["automationRunId"]), database=database, clock=clock, reason="wrong day"
     )
@@ -155,7 +155,7 @@ def test_a_deleted_run_fails_the_job_as_not_found(runner: RemoteRunner) -> None:
 def test_a_cancelled_job_cancels_its_run_once(
     runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
-    following = a_followed_run(runner, database, clock)
+    following = make_followed_run(runner, database, clock)
     assert runner.cancel(following, "user:12", "x" * 600) is False
     assert runner.cancel(following, "user:13") is False
     end = runner.find_ended({1: following})[1]
@@ -166,7 +166,7 @@ def test_a_cancelled_job_cancels_its_run_once(
 def test_polling_many_runs_takes_as_many_queries_as_polling_one(
     runner: RemoteRunner, database: Database, clock: FakeClock
 ) -> None:
-    followed = {number: a_followed_run(runner, database, clock) for number in range(4)}
+    followed = {number: make_followed_run(runner, database, clock) for number in range(4)}
     counts: list[int] = []
     for numbers in ([0], [0, 1, 2, 3]):
         seen: list[str] = []

@@ -19,7 +19,7 @@ from automation_pipeline_tests.clients.service_jobs.job_contexts import (
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
-from automation_pipeline_tests.pricing.rows import a_run, run_rows
+from automation_pipeline_tests.pricing.rows import make_run, run_rows
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_busy_cooling_or_deleted_rule_is_reported(
         harness.rule(enabled=False),
     )
     start(runner, busy)
-    a_run(harness.database, resting, "APPLIED", harness.clock.now())
+    make_run(harness.database, resting, "APPLIED", harness.clock.now())
     for rule in (busy, resting, disabled):
         with pytest.raises(ConflictError):
             start(runner, rule)
@@ -144,7 +144,7 @@ def test_the_run_status_decides_the_job_status(
     values = {name: value for name, value in columns.items() if name != "is_cancelled"}
     if "is_cancelled" in columns:
         values["cancel_requested_at"] = harness.clock.now()
-    id_ = a_run(
+    id_ = make_run(
         harness.database,
         harness.rule(),
         status,
@@ -161,7 +161,7 @@ def test_a_partial_run_reports_the_number_of_failed_prices(
     harness: PricingHarness, runner: RemoteRunner
 ) -> None:
     at, targets = harness.clock.now(), ["APPLIED", "FAILED"]
-    id_ = a_run(harness.database, harness.rule(), "PARTIAL", at, targets, total_targets=2)
+    id_ = make_run(harness.database, harness.rule(), "PARTIAL", at, targets, total_targets=2)
     end = end_of(runner, {"ruleRunId": str(id_)})
     assert end is not None
     assert (end.result or {})["note"] == (
@@ -239,7 +239,7 @@ def test_polling_many_runs_takes_as_many_queries_as_polling_one(
     harness: PricingHarness, runner: RemoteRunner
 ) -> None:
     ids = [
-        a_run(harness.database, harness.rule(), "APPLIED", harness.clock.now(), ["APPLIED"])
+        make_run(harness.database, harness.rule(), "APPLIED", harness.clock.now(), ["APPLIED"])
         for _ in range(4)
     ]
     counts: list[int] = []

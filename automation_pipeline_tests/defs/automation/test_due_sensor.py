@@ -8,7 +8,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.defs import automation as due_sensor
 from automation_pipeline.defs.housekeeping import run_failures
 from automation_pipeline.storage.database import Database
-from automation_pipeline_tests.automation.due import RULES, a_daily
+from automation_pipeline_tests.automation.due import RULES, make_daily_schedule
 from automation_pipeline_tests.fakes.clock import FakeClock
 
 
@@ -27,7 +27,7 @@ def test_a_tick_starts_due_schedules_and_reports_them(
     database_url: str, database: Database, clock: FakeClock
 ) -> None:
     own = _FixedServices(Services(Settings(database_url=database_url), clock))
-    a_daily(database, clock)
+    make_daily_schedule(database, clock)
     messages = []
     for _ in range(2):
         context = dg.build_sensor_context(

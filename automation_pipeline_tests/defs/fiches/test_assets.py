@@ -182,7 +182,7 @@ def test_no_check_stays_planned_after_the_nightly_jobs_have_run(services: Servic
 
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 def test_a_run_without_a_day_fails_with_an_instruction(services: Services) -> None:
-    """Finding 8.7: `dagster job execute -j sales_list_revalidation` needed an undocumented tag."""
+    """Regression: `dagster job execute -j sales_list_revalidation` needed an undocumented tag."""
     system = dg.Definitions(
         assets=[sales_list],
         asset_checks=[sales_list_checks, no_stale_day],

@@ -110,7 +110,7 @@ def test_an_invalid_run_config_is_rejected_with_one_sentence(
     assert refusal(execute(org_job, {"job_run_id": run_id})).startswith(message)
 
 
-def a_dagster_run(
+def make_dagster_run(
     job: str = "org_job", tags: dict[str, str] | None = None, run_id: str = "r-1", **config: object
 ) -> dg.DagsterRun:
     return dg.DagsterRun(
@@ -121,10 +121,10 @@ def a_dagster_run(
 @every_case(
     ("run", "run_id"),
     [
-        (a_dagster_run(job_run_id=7), 7),
-        (a_dagster_run(job_run_id=0), None),
-        (a_dagster_run(job_run_id="mine"), None),
-        (a_dagster_run("rule_run", job_run_id=7), None),
+        (make_dagster_run(job_run_id=7), 7),
+        (make_dagster_run(job_run_id=0), None),
+        (make_dagster_run(job_run_id="mine"), None),
+        (make_dagster_run("rule_run", job_run_id=7), None),
         (dg.DagsterRun("org_job", run_id="r-2"), None),
     ],
 )
@@ -149,7 +149,7 @@ def terminate(run: dg.DagsterRun, before: dg.DagsterRun | None = None) -> None:
 
 def worker_for(run_id: int, number: int) -> dg.DagsterRun:
     """The Dagster run of the n-th worker request."""
-    return a_dagster_run(
+    return make_dagster_run(
         tags={REQUEST_TAG: request_key(run_id, number)},
         run_id=f"worker-{number}",
         job_run_id=run_id,
@@ -207,8 +207,8 @@ def test_the_run_stores_the_dagster_run_id_of_its_worker(data: OrgJobsData) -> N
 def test_terminating_a_finished_or_unknown_run_changes_nothing(data: OrgJobsData) -> None:
     job_id = data.job(of_type=SERVICE)
     execute(org_job, {"job_run_id": data.run_row(job_id).id})
-    terminate(a_dagster_run(job_run_id=data.run_row(job_id).id))
-    terminate(a_dagster_run(job_run_id=99))
+    terminate(make_dagster_run(job_run_id=data.run_row(job_id).id))
+    terminate(make_dagster_run(job_run_id=99))
     assert data.run_row(job_id).status == "success"
 
 
@@ -254,7 +254,7 @@ def fail_worker(run_id: int, number: int | None) -> None:
     of_request = {} if number is None else {REQUEST_TAG: request_key(run_id, number)}
     with dg.DagsterInstance.ephemeral() as instance:
         run = instance.add_run(
-            a_dagster_run(
+            make_dagster_run(
                 tags={LAUNCH_TAG: str(MOST_LAUNCHES_OF_A_JOB), **of_request}, job_run_id=run_id
             )
         )

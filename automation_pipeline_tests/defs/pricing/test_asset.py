@@ -9,7 +9,7 @@ from automation_pipeline.defs.pricing import pricing_runs, pricing_runs_checks
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, harness_with_services
 from automation_pipeline_tests.fakes.clock import FakeClock
-from automation_pipeline_tests.pricing.rows import a_check, an_ended_run
+from automation_pipeline_tests.pricing.rows import make_check, make_ended_run
 
 DAY = "2026-05-04"
 MIDNIGHT = datetime(2026, 5, 3, 22, 0, tzinfo=UTC)  # in Paris
@@ -46,7 +46,7 @@ def test_a_day_without_runs_passes_all_checks() -> None:
 def test_the_runs_that_ended_on_the_day_are_counted(database: Database) -> None:
     clock = FakeClock(MIDNIGHT)
     for hours in (-1, 0, 23, 24):
-        an_ended_run(database, clock, 3, 1, ended=timedelta(hours=-hours))
+        make_ended_run(database, clock, 3, 1, ended=timedelta(hours=-hours))
     page, checks = materialize()
     assert (page["runs"], page["applied"], page["failed"], page["dead_letters"]) == (2, 6, 2, 2)
     assert page["success_rate"] == 0.75
@@ -56,8 +56,8 @@ def test_the_runs_that_ended_on_the_day_are_counted(database: Database) -> None:
 
 def test_a_day_with_failures_fails_its_checks(database: Database) -> None:
     clock = FakeClock(MIDNIGHT + timedelta(hours=3))
-    bad = an_ended_run(database, clock, 40, 51, status="APPLIED")
-    a_check(database, bad, "5m", clock.now(), "critical", 1)
+    bad = make_ended_run(database, clock, 40, 51, status="APPLIED")
+    make_check(database, bad, "5m", clock.now(), "critical", 1)
     _, checks = materialize()
     assert checks == {
         "success_rate": (False, "WARN"),

@@ -183,7 +183,7 @@ def test_an_illegal_transition_is_counted(
     assert counted["rules_illegal_moves_total", 'machine="rule run"'] == 1
 
 
-def a_dagster_run(
+def make_dagster_run(
     job: str = "rule_run", tags: dict[str, str] | None = None, **config: object
 ) -> dg.DagsterRun:
     return dg.DagsterRun(
@@ -194,13 +194,13 @@ def a_dagster_run(
 @every_case(
     ("run", "run_id"),
     [
-        (a_dagster_run(run_id=7), 7),
-        (a_dagster_run(rule_id=3), None),
-        (a_dagster_run(tags={RUN_ID_TAG: "8"}, rule_id=3), 8),
-        (a_dagster_run(run_id=0, tags={RUN_ID_TAG: "8"}), None),
-        (a_dagster_run(run_id=2**63), None),
-        (a_dagster_run(tags={RUN_ID_TAG: "mine"}, rule_id=3), None),
-        (a_dagster_run("audit_fiche", run_id=7), None),
+        (make_dagster_run(run_id=7), 7),
+        (make_dagster_run(rule_id=3), None),
+        (make_dagster_run(tags={RUN_ID_TAG: "8"}, rule_id=3), 8),
+        (make_dagster_run(run_id=0, tags={RUN_ID_TAG: "8"}), None),
+        (make_dagster_run(run_id=2**63), None),
+        (make_dagster_run(tags={RUN_ID_TAG: "mine"}, rule_id=3), None),
+        (make_dagster_run("audit_fiche", run_id=7), None),
         (dg.DagsterRun("rule_run", run_id="r-2"), None),
     ],
 )
@@ -212,7 +212,7 @@ def test_a_termination_in_dagster_cancels_the_run(harness: PricingHarness) -> No
     queued = harness.queued_run()
     [(key, _)] = harness.requests()
     with dg.DagsterInstance.ephemeral() as instance:
-        run = instance.add_run(a_dagster_run(tags={REQUEST_TAG: key}, run_id=queued.id))
+        run = instance.add_run(make_dagster_run(tags={REQUEST_TAG: key}, run_id=queued.id))
         instance.report_run_canceled(run)
         ended = instance.get_run_by_id(run.run_id)
         assert ended
@@ -235,7 +235,7 @@ def test_a_termination_in_dagster_cancels_the_run(harness: PricingHarness) -> No
 def test_a_run_with_a_permanent_failure_is_postponed(harness: PricingHarness) -> None:
     queued = harness.queued_run()
     with dg.DagsterInstance.ephemeral() as instance:
-        run = instance.add_run(a_dagster_run(tags={}, run_id=queued.id))
+        run = instance.add_run(make_dagster_run(tags={}, run_id=queued.id))
         instance.report_run_failed(run, "SHOP_API_TOKEN is not set.")
         ended = instance.get_run_by_id(run.run_id)
         assert ended
@@ -251,9 +251,9 @@ def test_a_run_with_a_permanent_failure_is_postponed(harness: PricingHarness) ->
 
 def test_terminating_a_finished_run_changes_nothing(harness: PricingHarness) -> None:
     ended = harness.work(harness.queued_run())
-    cancel_run_of(a_dagster_run(run_id=ended.id), bootstrap.services())
+    cancel_run_of(make_dagster_run(run_id=ended.id), bootstrap.services())
     assert harness.run(ended.id).status == "APPLIED"
 
 
 def test_cancelling_an_unknown_run_does_nothing(harness: PricingHarness) -> None:
-    cancel_run_of(a_dagster_run(run_id=99), bootstrap.services())
+    cancel_run_of(make_dagster_run(run_id=99), bootstrap.services())

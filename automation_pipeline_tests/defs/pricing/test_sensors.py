@@ -19,7 +19,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline_tests.clients.receiver import receiver, respond
 from automation_pipeline_tests.defs.pricing.shop_services import RESOURCES, harness_with_services
-from automation_pipeline_tests.pricing.rows import alert_rows, an_ended_run
+from automation_pipeline_tests.pricing.rows import alert_rows, make_ended_run
 
 SENSORS = [due_pricing_rules, due_rule_checks, sweep_rule_runs, pricing_alerts]
 
@@ -95,7 +95,7 @@ def test_an_alert_is_raised_and_delivered(
             pricing_alert_webhook_url=url,
             webhook_allowed_origins=(hook.url,),
         )
-        an_ended_run(database, harness.clock, 89, 11)
+        make_ended_run(database, harness.clock, 89, 11)
         assert tick(pricing_alerts) == "Raised 1 alerts; tried 1 webhooks."
         assert tick(pricing_alerts) == "Raised 0 alerts; tried 0 webhooks."
         assert [call.path for call in hook.calls] == ["/alerts"]
@@ -118,8 +118,8 @@ def test_warnings_go_to_slack_and_critical_alerts_to_pagerduty(
             webhook_secret="signing-secret",
             webhook_allowed_origins=(slack.url, pager.url),
         )
-        an_ended_run(database, harness.clock, 96, 4, project_id="hats")
-        an_ended_run(database, harness.clock, 89, 11, project_id="shoes")
+        make_ended_run(database, harness.clock, 96, 4, project_id="hats")
+        make_ended_run(database, harness.clock, 89, 11, project_id="shoes")
         assert tick(pricing_alerts) == "Raised 2 alerts; tried 2 webhooks."
         [message], [event] = slack.calls, pager.calls
     raised_at = iso(harness.clock.now())
@@ -156,6 +156,6 @@ def test_an_alert_without_a_webhook_is_only_stored(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = harness_with_services(database, monkeypatch)
-    an_ended_run(database, harness.clock, 89, 11)
+    make_ended_run(database, harness.clock, 89, 11)
     assert tick(pricing_alerts) == "Raised 1 alerts; tried 0 webhooks."
     assert [row.status for row in alert_rows(database)] == ["unsent"]

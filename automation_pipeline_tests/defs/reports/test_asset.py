@@ -17,7 +17,7 @@ from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.orchestration.report import rows_filed
 from automation_pipeline_tests.audits.days import DAY, answer_by_transcript, record_sales
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.automation.reports import a_reported_run
+from automation_pipeline_tests.automation.reports import make_reported_run
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
@@ -69,7 +69,7 @@ def files(report: Shown) -> tuple[bytes, bytes]:
 def test_the_report_lists_groupes_failing_points_and_failure_reasons(
     services: Services, harness: AuditHarness
 ) -> None:
-    a_reported_run(harness)
+    make_reported_run(harness)
     result = materialize(services)
     report = metadata_of(result)
     lines = str(report["by_groupe"]).splitlines()
@@ -90,7 +90,7 @@ def test_the_report_lists_groupes_failing_points_and_failure_reasons(
 
 
 def test_the_metadata_contains_a_small_chart(services: Services, harness: AuditHarness) -> None:
-    a_reported_run(harness)
+    make_reported_run(harness)
     picture = str(metadata_of(materialize(services))["picture"])
     before, after = f"![{DAY}](data:image/png;base64,", ")"
     assert picture.startswith(before)
@@ -102,7 +102,7 @@ def test_the_metadata_contains_a_small_chart(services: Services, harness: AuditH
 def test_the_files_have_one_row_per_audit_and_the_same_columns(
     services: Services, harness: AuditHarness
 ) -> None:
-    a_reported_run(harness)
+    make_reported_run(harness)
     report = metadata_of(materialize(services))
     rows = pq.read_table(str(report["parquet"])).to_pylist()
     assert [(row["fiche_id"], row["groupe"], row["status"]) for row in rows] == [
@@ -119,7 +119,7 @@ def test_the_files_have_one_row_per_audit_and_the_same_columns(
 def test_the_report_files_are_reproducible_and_leave_no_other_files(
     services: Services, harness: AuditHarness
 ) -> None:
-    a_reported_run(harness)
+    make_reported_run(harness)
     first = metadata_of(materialize(services))
     bytes_of_first = files(first)
     again = metadata_of(materialize(services))
@@ -155,7 +155,7 @@ def test_a_day_without_fiches_or_audits_has_a_note(
 def test_the_rows_in_the_report_file_can_be_counted(
     services: Services, harness: AuditHarness
 ) -> None:
-    a_reported_run(harness)
+    make_reported_run(harness)
     folder = Path(services.settings.automation_reports_dir)
     assert rows_filed(DAY, folder) is None
     assert materialize(services).success

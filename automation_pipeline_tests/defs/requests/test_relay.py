@@ -15,7 +15,7 @@ from automation_pipeline.orchestration.ops import ServicesResource
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.monitoring import DAEMON, seconds_since_heartbeat
 from automation_pipeline.storage.outbox import OutboxRow, enqueue
-from automation_pipeline_tests.automation.post import an_ended_run, records
+from automation_pipeline_tests.automation.post import make_ended_run, records
 from automation_pipeline_tests.clients.receiver import receiver
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fiches.ranges import DAYS, FetchJobHarness
@@ -46,7 +46,7 @@ def test_a_tick_sends_waiting_webhooks_and_events(
     database: Database, database_url: str, clock: FakeClock
 ) -> None:
     with receiver() as hook:
-        an_ended_run(database, clock, webhookUrl=f"{hook.url}/run")
+        make_ended_run(database, clock, webhookUrl=f"{hook.url}/run")
         settings = Settings(database_url=database_url, webhook_allowed_origins=(hook.url,))
         services = Services(settings, clock)
         result = tick(services)

@@ -34,18 +34,18 @@ def test_a_source_without_calls_is_available(harness: EnrichmentHarness) -> None
     assert status_of(harness).used_on(harness.clock.now().date()) == 0
 
 
-@pytest.mark.parametrize(("a_day", "taken"), [(None, 3), (2, 2), (5, 3)])
+@pytest.mark.parametrize(("max_per_day", "taken"), [(None, 3), (2, 2), (5, 3)])
 def test_calls_beyond_the_daily_quota_are_refused(
-    harness: EnrichmentHarness, a_day: int | None, taken: int
+    harness: EnrichmentHarness, max_per_day: int | None, taken: int
 ) -> None:
     with harness.database.transaction() as session:
-        granted = [take_call(session, INPI, a_day, harness.clock.now()) for _ in range(3)]
+        granted = [take_call(session, INPI, max_per_day, harness.clock.now()) for _ in range(3)]
     assert granted == [True] * taken + [False] * (3 - taken)
     assert status_of(harness).used_on(harness.clock.now().date()) == taken
     tomorrow = harness.advance(days=1)
     assert status_of(harness).used_on(tomorrow.date()) == 0
     with harness.database.transaction() as session:
-        assert take_call(session, INPI, a_day, tomorrow)
+        assert take_call(session, INPI, max_per_day, tomorrow)
 
 
 def test_concurrent_processes_do_not_exceed_the_daily_quota(

@@ -35,7 +35,7 @@ DAYS = tuple(FIRST + timedelta(days=n) for n in range(6))
 P, W, C, F = JobStatus.PENDING, JobStatus.PROCESSING, JobStatus.COMPLETE, JobStatus.FAILED
 
 
-def a_job(fetched: int = 0, status: JobStatus = W) -> FetchJob:
+def make_job(fetched: int = 0, status: JobStatus = W) -> FetchJob:
     return FetchJob(
         id="j", start=DAYS[0], end=DAYS[-1], status=status, fetched=DAYS[:fetched], remaining=DAYS[fetched:],
         created_by="user:1",
@@ -65,7 +65,7 @@ def outcomes(days: Sequence[date], good: Sequence[bool]) -> list[SalesDay | DayF
 def test_outcomes_in_any_order_keep_the_days_partitioned(
     fetched: int, outcomes_given: list[tuple[date, bool]]
 ) -> None:
-    job = a_job(fetched)
+    job = make_job(fetched)
     for day, good in outcomes_given:
         before = job
         job = count_day(job, fetched_day(day) if good else DayFailed(day, "no"))
@@ -79,7 +79,7 @@ def test_outcomes_in_any_order_keep_the_days_partitioned(
 
 
 def test_a_day_is_counted_once() -> None:
-    job = count_day(a_job(), fetched_day(DAYS[3]))
+    job = count_day(make_job(), fetched_day(DAYS[3]))
     assert count_day(job, fetched_day(DAYS[3])) is job
     assert count_day(job, DayFailed(DAYS[3], "later")) is job
     assert (job.total_fiches, job.fetched, job.progress) == (2, (DAYS[3],), 16)
@@ -99,14 +99,14 @@ def test_a_day_is_counted_once() -> None:
 def test_a_job_fails_only_if_every_day_failed(
     known: int, good: list[bool], status: JobStatus, error: str | None
 ) -> None:
-    job = a_job(known)
+    job = make_job(known)
     for outcome in outcomes(job.remaining, good):
         job = count_day(job, outcome)
     assert (job.status, job.error, job.progress) == (status, error, 100)
 
 
 def test_an_interrupted_job_keeps_its_fetched_days_and_counts_no_more() -> None:
-    job = fail_job(count_day(a_job(), fetched_day(DAYS[0])), "The run was terminated")
+    job = fail_job(count_day(make_job(), fetched_day(DAYS[0])), "The run was terminated")
     assert (job.status, job.error, job.fetched, len(job.remaining)) == (
         F,
         "The run was terminated",
@@ -117,7 +117,7 @@ def test_an_interrupted_job_keeps_its_fetched_days_and_counts_no_more() -> None:
 
 
 def test_starting_a_processing_job_again_changes_nothing() -> None:
-    job = start_job(a_job(status=P))
+    job = start_job(make_job(status=P))
     assert job.status is W
     assert start_job(job) is job
 
@@ -132,7 +132,7 @@ def test_only_the_listed_transitions_are_legal(before: JobStatus, after: JobStat
 
 @every_case("status", [C, F])
 def test_a_finished_job_can_neither_start_nor_fail(status: JobStatus) -> None:
-    finished = replace(a_job(), status=status)
+    finished = replace(make_job(), status=status)
     with pytest.raises(IllegalMoveError):
         start_job(finished)
     with pytest.raises(IllegalMoveError):
@@ -140,7 +140,7 @@ def test_a_finished_job_can_neither_start_nor_fail(status: JobStatus) -> None:
 
 
 def test_a_job_without_remaining_days_has_full_progress() -> None:
-    assert replace(a_job(), remaining=()).progress == 100
+    assert replace(make_job(), remaining=()).progress == 100
 
 
 AT = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)

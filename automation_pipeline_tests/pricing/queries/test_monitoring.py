@@ -33,13 +33,13 @@ from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.rows import (
-    a_check,
-    a_rule,
-    a_run,
-    a_shop,
-    an_ended_run,
     change_run,
     change_targets,
+    make_check,
+    make_ended_run,
+    make_rule,
+    make_run,
+    make_shop,
 )
 
 AN_HOUR, A_SECOND = timedelta(hours=1), timedelta(seconds=1)
@@ -55,9 +55,9 @@ def test_without_runs_no_project_has_health_figures(database: Database, clock: F
 
 
 def test_health_figures_are_per_project(database: Database, clock: FakeClock) -> None:
-    an_ended_run(database, clock, 3, 1, project_id="shoes")
-    an_ended_run(database, clock, 2, 0, project_id="shoes")
-    an_ended_run(database, clock, 0, 2, project_id="hats")
+    make_ended_run(database, clock, 3, 1, project_id="shoes")
+    make_ended_run(database, clock, 2, 0, project_id="shoes")
+    make_ended_run(database, clock, 0, 2, project_id="hats")
     assert health(database, clock) == {
         "shoes": ProjectHealth(applied=5, failed=1, dead_letters=1),
         "hats": ProjectHealth(failed=2, dead_letters=2),
@@ -70,29 +70,31 @@ def test_health_figures_are_per_project(database: Database, clock: FakeClock) ->
 def test_only_runs_that_ended_within_the_last_hour_count(
     database: Database, clock: FakeClock, ended: timedelta, counted: int
 ) -> None:
-    an_ended_run(database, clock, 2, 0, ended=ended)
+    make_ended_run(database, clock, 2, 0, ended=ended)
     assert health(database, clock) == ({"default": ProjectHealth(applied=2)} if counted else {})
 
 
 def test_a_run_in_progress_does_not_count(database: Database, clock: FakeClock) -> None:
-    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLIED", "QUEUED"])
+    make_run(database, make_rule(database, clock), "APPLYING", clock.now(), ["APPLIED", "QUEUED"])
     assert health(database, clock) == {}
 
 
 def test_cancelled_targets_do_not_count_as_failures(database: Database, clock: FakeClock) -> None:
-    run_id = an_ended_run(database, clock, 2, 3)
+    run_id = make_ended_run(database, clock, 2, 3)
     change_targets(database, run_id, first=2, error_type="cancelled")
     assert health(database, clock)["default"] == ProjectHealth(applied=2, failed=1, dead_letters=3)
 
 
 def test_targets_rolled_back_later_count_as_applied(database: Database, clock: FakeClock) -> None:
     targets = ["ROLLED_BACK"] * 5 + ["APPLIED"]
-    a_run(database, a_rule(database, clock), "APPLIED", clock.now() - timedelta(minutes=5), targets)
+    make_run(
+        database, make_rule(database, clock), "APPLIED", clock.now() - timedelta(minutes=5), targets
+    )
     assert health(database, clock) == {"default": ProjectHealth(applied=6)}
 
 
 def test_only_the_last_cycle_of_a_retried_run_counts(database: Database, clock: FakeClock) -> None:
-    run_id = an_ended_run(database, clock, 5, 3, retry_cycle=1)
+    run_id = make_ended_run(database, clock, 5, 3, retry_cycle=1)
     change_targets(database, run_id, last_attempt=clock.now() - timedelta(days=1))
     change_targets(database, run_id, first=1, last_attempt=clock.now() - timedelta(minutes=31))
     with database.transaction() as session:
@@ -117,7 +119,7 @@ def test_only_the_last_cycle_of_a_retried_run_counts(database: Database, clock: 
 def test_dead_letters_are_recent_failures_without_acknowledgement(
     database: Database, clock: FakeClock, values: dict[str, timedelta], left: int
 ) -> None:
-    run_id = an_ended_run(database, clock, 0, 2, ended=timedelta(days=2))
+    run_id = make_ended_run(database, clock, 0, 2, ended=timedelta(days=2))
     if values:
         change_targets(
             database, run_id, first=1, **{name: clock.now() - ago for name, ago in values.items()}
@@ -128,36 +130,38 @@ def test_dead_letters_are_recent_failures_without_acknowledgement(
 def test_a_run_that_was_rolled_back_has_no_dead_letters(
     database: Database, clock: FakeClock
 ) -> None:
-    an_ended_run(database, clock, 0, 2, ended=timedelta(days=2), status="ROLLED_BACK")
+    make_ended_run(database, clock, 0, 2, ended=timedelta(days=2), status="ROLLED_BACK")
     assert health(database, clock) == {}
-    an_ended_run(database, clock, 0, 1, ended=timedelta(days=2))
+    make_ended_run(database, clock, 0, 1, ended=timedelta(days=2))
     assert health(database, clock) == {"default": ProjectHealth(dead_letters=1)}
 
 
 def test_rate_limits_count_for_projects_with_a_run_in_the_shop(
     database: Database, clock: FakeClock
 ) -> None:
-    a_shop(database, 1, 100, 200, 400)  # the last one is outside the five minutes
-    a_shop(database, 1, 1, shop="other.example")
-    a_run(database, a_rule(database, clock, project_id="busy"), "APPLYING", clock.now(), ["QUEUED"])
-    a_run(
+    make_shop(database, 1, 100, 200, 400)  # the last one is outside the five minutes
+    make_shop(database, 1, 1, shop="other.example")
+    make_run(
+        database, make_rule(database, clock, project_id="busy"), "APPLYING", clock.now(), ["QUEUED"]
+    )
+    make_run(
         database,
-        a_rule(database, clock, project_id="planning"),
+        make_rule(database, clock, project_id="planning"),
         "PREVIEW",
         clock.now(),
         wish="apply",
     )
-    a_run(database, a_rule(database, clock, project_id="looking"), "PREVIEW", clock.now())
-    a_run(
+    make_run(database, make_rule(database, clock, project_id="looking"), "PREVIEW", clock.now())
+    make_run(
         database,
-        a_rule(database, clock, project_id="elsewhere"),
+        make_rule(database, clock, project_id="elsewhere"),
         "QUEUED",
         clock.now(),
         shop="quiet.example",
     )
     for project, minutes in (("done", 4), ("earlier", 6)):
         at = clock.now() - timedelta(minutes=minutes)
-        a_run(database, a_rule(database, clock, project_id=project), "APPLIED", at)
+        make_run(database, make_rule(database, clock, project_id=project), "APPLIED", at)
     assert health(database, clock) == dict.fromkeys(
         ("busy", "done", "planning"), ProjectHealth(rate_limits=3)
     )
@@ -169,8 +173,8 @@ def test_the_number_of_health_queries_is_constant(database: Database, clock: Fak
     health(database, clock)
     first_count = len(executed)
     for project in ("a", "b", "c", "d"):
-        an_ended_run(database, clock, 2, 2, project_id=project)
-    a_shop(database, 1)
+        make_ended_run(database, clock, 2, 2, project_id=project)
+    make_shop(database, 1)
     executed.clear()
     health(database, clock)
     assert len(executed) == first_count <= 6
@@ -193,10 +197,10 @@ def test_a_day_counts_runs_that_ended_from_its_start_up_to_its_end(
     database: Database, clock: FakeClock
 ) -> None:
     for ended in (SPAN + timedelta(seconds=1), SPAN, timedelta(minutes=1), timedelta(0)):
-        an_ended_run(database, clock, 1, ended=ended)
-    a_run(
+        make_ended_run(database, clock, 1, ended=ended)
+    make_run(
         database,
-        a_rule(database, clock),
+        make_rule(database, clock),
         "APPLYING",
         clock.now() - timedelta(minutes=5),
         ["QUEUED"],
@@ -207,10 +211,10 @@ def test_a_day_counts_runs_that_ended_from_its_start_up_to_its_end(
 def test_day_counts_exclude_cancelled_and_acknowledged_targets(
     database: Database, clock: FakeClock
 ) -> None:
-    run_id = an_ended_run(database, clock, 3, 4)
+    run_id = make_ended_run(database, clock, 3, 4)
     change_targets(database, run_id, first=1, error_type="cancelled")
     change_targets(database, run_id, first=2, acknowledged_at=clock.now())
-    rolled_back = an_ended_run(database, clock, 0, 1, status="ROLLED_BACK")
+    rolled_back = make_ended_run(database, clock, 0, 1, status="ROLLED_BACK")
     day = runs_of_the_last_hour(database, clock)
     counts = [(run.id, run.targets.succeeded, run.targets.not_cancelled) for run in day.runs]
     assert counts == [(run_id, 3, 3), (rolled_back, 0, 1)]
@@ -227,12 +231,12 @@ def test_a_run_is_mismatched_only_if_its_latest_check_is_critical(
     database: Database, clock: FakeClock
 ) -> None:
     now = clock.now()
-    repaired, changed, slightly = (an_ended_run(database, clock, 1) for _ in range(3))
-    a_check(database, repaired, "5m", now, "critical", 1)
-    a_check(database, repaired, "1h", now)
-    a_check(database, changed, "5m", now)
-    a_check(database, changed, "1h", now, "critical", 1)
-    a_check(database, slightly, "5m", now, "warning", 1)
+    repaired, changed, slightly = (make_ended_run(database, clock, 1) for _ in range(3))
+    make_check(database, repaired, "5m", now, "critical", 1)
+    make_check(database, repaired, "1h", now)
+    make_check(database, changed, "5m", now)
+    make_check(database, changed, "1h", now, "critical", 1)
+    make_check(database, slightly, "5m", now, "warning", 1)
     assert runs_of_the_last_hour(database, clock).mismatched == [changed]
 
 
@@ -240,21 +244,21 @@ def test_inconclusive_checks_are_ignored_for_the_mismatch_state(
     database: Database, clock: FakeClock
 ) -> None:
     now, earlier = clock.now(), clock.now() - timedelta(minutes=10)
-    early, unread, without, back = (an_ended_run(database, clock, 1) for _ in range(4))
-    a_check(database, early, "1h", now, "critical", 1)
-    a_check(database, early, "manual-1", earlier)
-    a_check(database, unread, "5m", earlier, "critical", 1)
-    a_check(database, unread, "1h", now, total_checked=0, unverified=1)
-    a_check(database, without, "5m", earlier, "critical", 1)
-    a_check(database, without, "2026-05-04", now, total_checked=0)
-    a_check(database, back, "5m", earlier, "critical", 1)
+    early, unread, without, back = (make_ended_run(database, clock, 1) for _ in range(4))
+    make_check(database, early, "1h", now, "critical", 1)
+    make_check(database, early, "manual-1", earlier)
+    make_check(database, unread, "5m", earlier, "critical", 1)
+    make_check(database, unread, "1h", now, total_checked=0, unverified=1)
+    make_check(database, without, "5m", earlier, "critical", 1)
+    make_check(database, without, "2026-05-04", now, total_checked=0)
+    make_check(database, back, "5m", earlier, "critical", 1)
     change_run(database, back, status="ROLLED_BACK")
     assert runs_of_the_last_hour(database, clock).mismatched == [early, unread]
 
 
 def test_a_day_names_the_run_with_a_broken_invariant(database: Database, clock: FakeClock) -> None:
-    an_ended_run(database, clock, 2, 1, status="APPLIED")
-    an_ended_run(database, clock, 2, 0)
+    make_ended_run(database, clock, 2, 1, status="APPLIED")
+    make_ended_run(database, clock, 2, 0)
     assert runs_of_the_last_hour(database, clock).broken == [
         "Run 1 is APPLIED and has 1 failed targets."
     ]
@@ -263,12 +267,12 @@ def test_a_day_names_the_run_with_a_broken_invariant(database: Database, clock: 
 def test_the_number_of_queries_per_day_is_constant(database: Database, clock: FakeClock) -> None:
     executed: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda *given: executed.append(given[2]))
-    an_ended_run(database, clock, 1)
+    make_ended_run(database, clock, 1)
     executed.clear()
     runs_of_the_last_hour(database, clock)
     first_count = len(executed)
     for _ in range(5):
-        an_ended_run(database, clock, 2, 2)
+        make_ended_run(database, clock, 2, 2)
     executed.clear()
     runs_of_the_last_hour(database, clock)
     assert len(executed) == first_count <= 5
@@ -328,7 +332,7 @@ def report(run_id: int, clock: FakeClock, *, read: int) -> ReconciliationReport:
 def test_early_checks_are_due_relative_to_the_end_of_the_run(
     database: Database, clock: FakeClock
 ) -> None:
-    run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
+    run_id = make_run(database, make_rule(database, clock), "APPLIED", clock.now())
     with database.transaction() as session:
         plan_checks(session, run_id, clock.now())
         plan_checks(session, run_id, clock.now())
@@ -338,7 +342,7 @@ def test_early_checks_are_due_relative_to_the_end_of_the_run(
 
 
 def test_manual_checks_are_numbered(database: Database, clock: FakeClock) -> None:
-    run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
+    run_id = make_run(database, make_rule(database, clock), "APPLIED", clock.now())
     names = []
     for _ in range(3):
         with database.transaction() as session:
@@ -350,7 +354,7 @@ def test_manual_checks_are_numbered(database: Database, clock: FakeClock) -> Non
 def test_the_latest_conclusive_check_read_at_least_one_price(
     database: Database, clock: FakeClock
 ) -> None:
-    run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
+    run_id = make_run(database, make_rule(database, clock), "APPLIED", clock.now())
     with database.transaction() as session:
         assert (latest_conclusive_check(session, run_id), done_report(session, run_id, "5m")) == (
             None,

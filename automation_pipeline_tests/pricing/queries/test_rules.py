@@ -37,7 +37,13 @@ from automation_pipeline.storage.types import Table
 from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import PRICES, FakeShop, product_variants
 from automation_pipeline_tests.pricing.harness import PricingHarness
-from automation_pipeline_tests.pricing.rows import a_rule, a_run, delete_all, run_rows, start_due
+from automation_pipeline_tests.pricing.rows import (
+    delete_all,
+    make_rule,
+    make_run,
+    run_rows,
+    start_due,
+)
 from automation_pipeline_tests.pricing.rules.rules import any_selector, any_transform, rule
 
 TEN_PERCENT, TWENTY_PERCENT = (rule({"op": "percent", "value": value}) for value in (-10, -20))
@@ -86,7 +92,7 @@ def test_old_versions_of_a_rule_stay_unchanged(database: Database, clock: FakeCl
 
 
 def test_an_unknown_version_is_not_found(database: Database, clock: FakeClock) -> None:
-    known = a_rule(database, clock)
+    known = make_rule(database, clock)
     with database.reading() as session:
         with pytest.raises(NotFoundError, match=f"Pricing rule {known.id} has no version 2"):
             rule_at(session, known.id, 2)
@@ -99,7 +105,7 @@ def test_a_deleted_rule_is_found_on_request_only(
     read: object, database: Database, clock: FakeClock
 ) -> None:
     assert callable(read)
-    gone = a_rule(database, clock)
+    gone = make_rule(database, clock)
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     with database.transaction() as session:
         with pytest.raises(NotFoundError, match=f"^Pricing rule {gone.id} not found"):
@@ -127,11 +133,11 @@ def test_a_deleted_rule_is_found_on_request_only(
 def test_rules_are_listed_by_filter_newest_first(
     filters: Mapping[str, object], names: list[str], database: Database, clock: FakeClock
 ) -> None:
-    a_rule(database, clock)
-    a_rule(database, clock, project_id="eu", name="Wintersale")
-    a_rule(database, clock, project_id="eu", name="Winter_sale", enabled=False)
-    a_rule(database, clock, name="Été à 50 %")
-    gone = a_rule(database, clock, name="Gone sale in winter_s 50 %")
+    make_rule(database, clock)
+    make_rule(database, clock, project_id="eu", name="Wintersale")
+    make_rule(database, clock, project_id="eu", name="Winter_sale", enabled=False)
+    make_rule(database, clock, name="Été à 50 %")
+    gone = make_rule(database, clock, name="Gone sale in winter_s 50 %")
     delete_rule(gone.id, database=database, clock=clock, actor="user:12")
     with database.reading() as session:
         assert [one.name for one in list_rules(session, **filters, limit=10, offset=0)] == names
@@ -140,7 +146,7 @@ def test_rules_are_listed_by_filter_newest_first(
 
 def test_times_are_stored_with_microseconds(database: Database, clock: FakeClock) -> None:
     clock.advance(timedelta(microseconds=123_456))
-    known = a_rule(database, clock, scheduleAt="2026-06-01T02:00:00.654321+02:00")
+    known = make_rule(database, clock, scheduleAt="2026-06-01T02:00:00.654321+02:00")
     with database.reading() as session:
         read = get_rule(session, known.id)
     assert read == known
@@ -152,7 +158,7 @@ def test_a_foreign_key_check_does_not_wait_for_a_locked_rule(
     database: Database, clock: FakeClock
 ) -> None:
     """PostgreSQL takes this lock when a run of the rule is written twice in one transaction."""
-    held = a_rule(database, clock)
+    held = make_rule(database, clock)
     checked = select(RuleRow.id).where(RuleRow.id == held.id)
     with database.transaction() as session, database.transaction() as other:
         lock_rule(session, held.id)
@@ -210,14 +216,14 @@ def counted(database: Database, clock: FakeClock) -> tuple[DuePriceRules, int]:
 
 def one_of_each(database: Database, clock: FakeClock) -> None:
     now = clock.now()
-    a_rule(database, clock, scheduleAt=now.isoformat())
-    busy = a_rule(database, clock, scheduleAt=now.isoformat())
-    a_run(database, busy, "QUEUED", now)
-    a_rule(
+    make_rule(database, clock, scheduleAt=now.isoformat())
+    busy = make_rule(database, clock, scheduleAt=now.isoformat())
+    make_run(database, busy, "QUEUED", now)
+    make_rule(
         database, clock, scheduleAt=(now - 2 * HOUR).isoformat(), endsAt=(now - HOUR).isoformat()
     )
-    run_of_ended_promotion = a_rule(database, clock, endsAt=now.isoformat())
-    a_run(database, run_of_ended_promotion, "APPLIED", now, ["APPLIED"])
+    run_of_ended_promotion = make_rule(database, clock, endsAt=now.isoformat())
+    make_run(database, run_of_ended_promotion, "APPLIED", now, ["APPLIED"])
 
 
 def multiply_rows(database: Database) -> None:
@@ -272,7 +278,7 @@ def test_a_tick_without_due_rules_takes_at_most_three_queries(
     how_many: int, database: Database, clock: FakeClock
 ) -> None:
     for _ in range(how_many):
-        a_rule(database, clock, scheduleAt=(clock.now() + HOUR).isoformat())
+        make_rule(database, clock, scheduleAt=(clock.now() + HOUR).isoformat())
     report, statements = counted(database, clock)
     assert report == DuePriceRules()
     assert statements <= 3
@@ -282,7 +288,7 @@ def test_a_tick_without_due_rules_takes_at_most_three_queries(
 def test_a_foreign_key_check_does_not_wait_for_a_locked_due_rule(
     database: Database, clock: FakeClock
 ) -> None:
-    due = a_rule(database, clock, scheduleAt=clock.now().isoformat())
+    due = make_rule(database, clock, scheduleAt=clock.now().isoformat())
     checked = select(RuleRow.id).where(RuleRow.id == due.id)
     with database.transaction() as session, database.transaction() as other:
         assert [rule.id for rule in lock_planned_rules(session, clock.now())] == [due.id]

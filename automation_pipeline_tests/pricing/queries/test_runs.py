@@ -51,14 +51,20 @@ from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fakes.shop import FakeShop, product_variants, variant
 from automation_pipeline_tests.pricing.harness import PricingHarness
 from automation_pipeline_tests.pricing.processes import try_claim as try_claim_in_process
-from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run, run_row, stored_requests
+from automation_pipeline_tests.pricing.rows import (
+    SHOP,
+    make_rule,
+    make_run,
+    run_row,
+    stored_requests,
+)
 from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 
 def test_a_new_run_has_the_current_version_of_its_rule(
     database: Database, clock: FakeClock
 ) -> None:
-    rule = a_rule(database, clock, project_id="eu")
+    rule = make_rule(database, clock, project_id="eu")
     with correlated("abc"), database.transaction() as session:
         new = NewRun(rule=rule, shop=SHOP, trigger=RuleTrigger.CLI, actor="cli:me")
         id_ = add_run(session, new, clock.now())
@@ -90,7 +96,7 @@ def test_a_new_run_has_the_current_version_of_its_rule(
 def test_a_new_run_keeps_its_request_scheduled_time_and_parent(
     database: Database, clock: FakeClock
 ) -> None:
-    rule, at = a_rule(database, clock), clock.now() - timedelta(hours=1)
+    rule, at = make_rule(database, clock), clock.now() - timedelta(hours=1)
     with database.transaction() as session:
         new = NewRun(rule=rule, shop=SHOP, trigger=RuleTrigger.REPAIR, actor="user:1")
         parent = add_run(session, new, clock.now())
@@ -110,7 +116,7 @@ def test_a_new_run_keeps_its_request_scheduled_time_and_parent(
 
 
 def test_worker_requests_of_a_run_are_numbered(database: Database, clock: FakeClock) -> None:
-    rule = a_rule(database, clock)
+    rule = make_rule(database, clock)
     with database.transaction() as session:
         new = NewRun(rule=rule, shop=SHOP, trigger=RuleTrigger.API, actor="user:1")
         id_ = add_run(session, new, clock.now())
@@ -124,7 +130,7 @@ def test_worker_requests_of_a_run_are_numbered(database: Database, clock: FakeCl
 
 
 def test_a_rule_gets_one_run_per_scheduled_time(database: Database, clock: FakeClock) -> None:
-    rules = [a_rule(database, clock) for _ in range(3)]
+    rules = [make_rule(database, clock) for _ in range(3)]
 
     def scheduled(at: timedelta) -> list[NewRun]:
         due_at = clock.now() + at
@@ -156,7 +162,7 @@ def test_a_rule_gets_one_run_per_scheduled_time(database: Database, clock: FakeC
 
 @pytest.fixture
 def run_id(database: Database, clock: Clock) -> int:
-    return a_run(database, a_rule(database, clock), "QUEUED", clock.now())
+    return make_run(database, make_rule(database, clock), "QUEUED", clock.now())
 
 
 def try_claim(database: Database, run_id: int, owner: str = "one") -> RunClaim | None:
@@ -461,8 +467,8 @@ def test_runs_that_block_another_run_of_the_rule(
     database: Database,
     clock: FakeClock,
 ) -> None:
-    rule, other = a_rule(database, clock), a_rule(database, clock)
-    run_id = a_run(
+    rule, other = make_rule(database, clock), make_rule(database, clock)
+    run_id = make_run(
         database,
         rule,
         status,
@@ -487,10 +493,10 @@ def test_runs_that_block_another_run_of_the_rule(
 def test_the_cooldown_counts_from_the_last_applied_run(
     database: Database, clock: FakeClock
 ) -> None:
-    rule, now = a_rule(database, clock), clock.now()
+    rule, now = make_rule(database, clock), clock.now()
     with database.reading() as session:
         assert last_applied_at(session, rule.id) is None
     for hours, status in ((5, "APPLIED"), (4, "PARTIAL"), (3, "FAILED"), (2, "ROLLED_BACK")):
-        a_run(database, rule, status, now - timedelta(hours=hours))
+        make_run(database, rule, status, now - timedelta(hours=hours))
     with database.reading() as session:
         assert last_applied_at(session, rule.id) == now - timedelta(hours=4)

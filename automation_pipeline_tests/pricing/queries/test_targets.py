@@ -34,7 +34,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.history import TransitionRow
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.pricing.processes import claim_targets
-from automation_pipeline_tests.pricing.rows import SHOP, a_rule, a_run
+from automation_pipeline_tests.pricing.rows import SHOP, make_rule, make_run
 from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
 Row = RuleTargetRow
@@ -42,7 +42,7 @@ Row = RuleTargetRow
 
 def applying(database: Database, clock: Clock, targets: Sequence[str]) -> int:
     """A run that is being applied, with one product per target."""
-    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), targets)
+    run_id = make_run(database, make_rule(database, clock), "APPLYING", clock.now(), targets)
     with database.transaction() as session:
         session.execute(
             update(Row).where(Row.rule_run_id == run_id).values(product_id=Row.variant_id)
@@ -84,8 +84,12 @@ def test_a_chunk_holds_whole_products_up_to_its_size(database: Database, clock: 
     run_id = applying(database, clock, ["QUEUED"] * (MAX_PRODUCTS + 5))
     assert len(claimed(database, clock, run_id)) == MAX_PRODUCTS
     assert len(claimed(database, clock, run_id)) == 5
-    run_id = a_run(
-        database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED"] * (MAX_TARGETS + 2)
+    run_id = make_run(
+        database,
+        make_rule(database, clock),
+        "APPLYING",
+        clock.now(),
+        ["QUEUED"] * (MAX_TARGETS + 2),
     )
     change(database, run_id, "v0", shop=SHOP)
     with database.transaction() as session:
@@ -224,8 +228,8 @@ def target_ids(database: Database) -> list[int]:
 def test_a_stored_run_makes_only_legal_transitions(
     database: Database, clock: Clock, frm: PricingRunState
 ) -> None:
-    rule = a_rule(database, clock)
-    run_id = a_run(database, rule, frm, clock.now(), ["QUEUED"])
+    rule = make_rule(database, clock)
+    run_id = make_run(database, rule, frm, clock.now(), ["QUEUED"])
     before = rows(database, RuleRunRow)
     for to in PricingRunState:
         if not RULE_RUN.can_move(frm, to):
@@ -235,7 +239,7 @@ def test_a_stored_run_makes_only_legal_transitions(
                 move(database, clock, run_id, to)
     assert (rows(database, RuleRunRow), log(database)) == (before, [])
     for to in sorted(RULE_RUN.moves[frm]):
-        other = a_run(database, a_rule(database, clock), frm, clock.now())
+        other = make_run(database, make_rule(database, clock), frm, clock.now())
         move(database, clock, other, to)
         assert log(database)[-1] == (str(other), frm, to, "worker", "a reason")
         assert rows(database, RuleRunRow)[-1]["status"] == to
@@ -246,7 +250,9 @@ def test_a_stored_target_makes_only_legal_transitions(
     database: Database, clock: Clock, frm: TargetState
 ) -> None:
     legal = sorted(RULE_TARGET.moves[frm])
-    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), [frm] * (1 + len(legal)))
+    make_run(
+        database, make_rule(database, clock), "APPLYING", clock.now(), [frm] * (1 + len(legal))
+    )
     first, *others = target_ids(database)
     before = rows(database, RuleTargetRow)
     for to in TargetState:
@@ -266,9 +272,9 @@ def test_a_stored_target_makes_only_legal_transitions(
 def test_a_batch_with_one_target_in_another_state_changes_nothing(
     database: Database, clock: Clock
 ) -> None:
-    a_run(
+    make_run(
         database,
-        a_rule(database, clock),
+        make_rule(database, clock),
         "APPLYING",
         clock.now(),
         ["APPLYING", "QUEUED", "APPLYING"],
@@ -294,9 +300,9 @@ def test_a_missing_target_makes_no_transition(database: Database, clock: Clock) 
 
 
 def test_a_rule_has_at_most_one_active_run(database: Database, clock: Clock) -> None:
-    rule = a_rule(database, clock)
-    a_run(database, rule, "APPLYING", clock.now())
-    second = a_run(database, rule, "PREVIEW", clock.now())
+    rule = make_rule(database, clock)
+    make_run(database, rule, "APPLYING", clock.now())
+    second = make_run(database, rule, "PREVIEW", clock.now())
     before = rows(database, RuleRunRow)
     with pytest.raises(
         ConflictError, match=f"Another run of rule {rule.id} is queued or being applied"
@@ -308,7 +314,7 @@ def test_a_rule_has_at_most_one_active_run(database: Database, clock: Clock) -> 
 def test_a_target_that_fails_without_a_call_passes_through_applying(
     database: Database, clock: Clock
 ) -> None:
-    a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
+    make_run(database, make_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
     [run] = rows(database, RuleRunRow)
     with database.transaction() as session:
         give_up_rest(session, run["id"], CANCELLED, "user:1", clock.now())

@@ -334,7 +334,7 @@ def test_a_run_inconsistent_with_its_targets_breaks_an_invariant(
     assert faults(status, states) == [fault]
 
 
-def a_day(
+def make_day(
     *runs: tuple[int, int], dead: int = 0, mismatched: int = 0, broken: tuple[str, ...] = ()
 ) -> DayRuns:
     """A day with one run per pair of applied and failed counts."""
@@ -348,17 +348,17 @@ def a_day(
 @every_case(
     ("day", "failed"),
     [
-        (a_day(), []),
-        (a_day((97, 3)), []),
-        (a_day((9699, 301)), ["success_rate"]),
-        (a_day((50, 0), (46, 4)), ["success_rate"]),
-        (a_day((10, 9)), []),
-        (a_day((10, 10)), ["success_rate"]),
-        (a_day((0, 19)), []),
-        (a_day((1, 0), dead=50), []),
-        (a_day((1, 0), dead=51), ["dead_letters"]),
-        (a_day((1, 0), mismatched=1), ["no_mismatch"]),
-        (a_day((1, 0), broken=("Run 1 is APPLIED and has 2 failed targets.",)), ["invariants"]),
+        (make_day(), []),
+        (make_day((97, 3)), []),
+        (make_day((9699, 301)), ["success_rate"]),
+        (make_day((50, 0), (46, 4)), ["success_rate"]),
+        (make_day((10, 9)), []),
+        (make_day((10, 10)), ["success_rate"]),
+        (make_day((0, 19)), []),
+        (make_day((1, 0), dead=50), []),
+        (make_day((1, 0), dead=51), ["dead_letters"]),
+        (make_day((1, 0), mismatched=1), ["no_mismatch"]),
+        (make_day((1, 0), broken=("Run 1 is APPLIED and has 2 failed targets.",)), ["invariants"]),
     ],
 )
 def test_the_daily_checks_pass_or_fail_by_figure(day: DayRuns, failed: list[str]) -> None:
@@ -369,7 +369,7 @@ def test_the_daily_checks_pass_or_fail_by_figure(day: DayRuns, failed: list[str]
 
 
 def test_check_messages_have_counts_and_the_first_few_runs() -> None:
-    day = a_day(
+    day = make_day(
         *[(2, 1)] * 8, dead=3, mismatched=8, broken=("Run 1 was queued late.", "Run 2 too.")
     )
     named = "run 1, run 2, run 3, run 4, run 5, and 3 more."
@@ -379,11 +379,11 @@ def test_check_messages_have_counts_and_the_first_few_runs() -> None:
         f"Prices in the shop are critically different from what was applied: {named}",
         "Run 1 was queued late, Run 2 too",
     ]
-    assert evaluate_day(a_day((1, 0), mismatched=5))[2].message.endswith(
+    assert evaluate_day(make_day((1, 0), mismatched=5))[2].message.endswith(
         ": run 1, run 2, run 3, run 4, run 5."
     )
-    assert evaluate_day(a_day((1, 0), mismatched=6))[2].message.endswith("run 5, and 1 more.")
-    assert [finding.message for finding in evaluate_day(a_day())] == [
+    assert evaluate_day(make_day((1, 0), mismatched=6))[2].message.endswith("run 5, and 1 more.")
+    assert [finding.message for finding in evaluate_day(make_day())] == [
         "No price change was tried.",
         "0 failed price changes wait for an operator.",
         "No check of the runs found a price that is critically different.",

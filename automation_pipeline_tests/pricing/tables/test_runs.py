@@ -15,7 +15,7 @@ from automation_pipeline.pricing.tables import (
 )
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.cases import every_case
-from automation_pipeline_tests.pricing.rows import a_rule, a_run
+from automation_pipeline_tests.pricing.rows import make_rule, make_run
 
 SECOND = timedelta(seconds=1)
 ERROR = {"error_type": "server"}
@@ -57,7 +57,7 @@ def test_a_target_that_violates_a_constraint_is_refused(
     refused: dict[str, object],
 ) -> None:
     target = target_of(
-        database, a_run(database, a_rule(database, clock), "APPLYING", clock.now(), [status])
+        database, make_run(database, make_rule(database, clock), "APPLYING", clock.now(), [status])
     )
     with pytest.raises(IntegrityError):
         change(database, RuleTargetRow, target, refused)
@@ -85,7 +85,7 @@ def test_a_target_that_violates_a_constraint_is_refused(
 def test_the_timestamps_of_a_run_are_ordered_and_required_by_status(
     database: Database, clock: Clock, status: str, times: dict[str, int | None], is_allowed: bool
 ) -> None:
-    run_id = a_run(database, a_rule(database, clock), "PREVIEW", clock.now())
+    run_id = make_run(database, make_rule(database, clock), "PREVIEW", clock.now())
     values = {name: None if at is None else clock.now() + at * SECOND for name, at in times.items()}
     if is_allowed:
         change(database, RuleRunRow, run_id, {"status": status, **values})
@@ -98,7 +98,7 @@ def test_the_timestamps_of_a_run_are_ordered_and_required_by_status(
 def test_requested_action_and_rollback_state_have_known_values(
     database: Database, clock: Clock, column: str, wrong: str
 ) -> None:
-    run_id = a_run(database, a_rule(database, clock), "APPLIED", clock.now())
+    run_id = make_run(database, make_rule(database, clock), "APPLIED", clock.now())
     with pytest.raises(IntegrityError):
         change(database, RuleRunRow, run_id, {column: wrong})
 
@@ -108,29 +108,29 @@ def test_requested_action_and_rollback_state_have_known_values(
 def test_a_rule_has_one_active_run(
     database: Database, clock: Clock, first: str, second: str
 ) -> None:
-    rule = a_rule(database, clock)
-    a_run(database, rule, first, clock.now())
+    rule = make_rule(database, clock)
+    make_run(database, rule, first, clock.now())
     with pytest.raises(IntegrityError):
-        a_run(database, rule, second, clock.now())
-    a_run(database, a_rule(database, clock), second, clock.now())
+        make_run(database, rule, second, clock.now())
+    make_run(database, make_rule(database, clock), second, clock.now())
     for ended in ("PREVIEW", "APPLIED", "PARTIAL", "FAILED", "ROLLED_BACK"):
-        a_run(database, rule, ended, clock.now())
+        make_run(database, rule, ended, clock.now())
 
 
 def test_a_rule_has_one_run_per_scheduled_time(database: Database, clock: Clock) -> None:
-    rule = a_rule(database, clock)
+    rule = make_rule(database, clock)
     for _ in range(2):
-        a_run(database, rule, "PREVIEW", clock.now())
-    a_run(database, rule, "PREVIEW", clock.now(), scheduled_for=clock.now())
+        make_run(database, rule, "PREVIEW", clock.now())
+    make_run(database, rule, "PREVIEW", clock.now(), scheduled_for=clock.now())
     with pytest.raises(IntegrityError):
-        a_run(database, rule, "PREVIEW", clock.now(), scheduled_for=clock.now())
+        make_run(database, rule, "PREVIEW", clock.now(), scheduled_for=clock.now())
 
 
 def test_a_variant_is_written_by_one_run_at_a_time(database: Database, clock: Clock) -> None:
     one, other = (
         target_of(
             database,
-            a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLYING"]),
+            make_run(database, make_rule(database, clock), "APPLYING", clock.now(), ["APPLYING"]),
         )
         for _ in range(2)
     )
@@ -143,7 +143,9 @@ def test_a_variant_is_written_by_one_run_at_a_time(database: Database, clock: Cl
 
 
 def test_a_run_has_one_target_per_variant(database: Database, clock: Clock) -> None:
-    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"])
+    run_id = make_run(
+        database, make_rule(database, clock), "APPLYING", clock.now(), ["QUEUED", "QUEUED"]
+    )
     with database.reading() as session:
         targets = session.scalars(
             select(RuleTargetRow.id).where(RuleTargetRow.rule_run_id == run_id)
@@ -176,7 +178,7 @@ def price_change_row(
 def test_a_price_change_is_unique_and_deleted_with_its_run(
     database: Database, clock: Clock
 ) -> None:
-    run_id = a_run(database, a_rule(database, clock), "APPLYING", clock.now(), ["APPLIED"])
+    run_id = make_run(database, make_rule(database, clock), "APPLYING", clock.now(), ["APPLIED"])
     price_change_row(database, clock, run_id, "one")
     with pytest.raises(IntegrityError):
         price_change_row(database, clock, run_id, "one")

@@ -22,7 +22,7 @@ from automation_pipeline_tests.simulator_control import published_events as show
 EVENTS, BATCH = f"/apps/{PUSHER_APP_ID}/events", f"/apps/{PUSHER_APP_ID}/batch_events"
 
 
-def an_event(**fields: Any) -> dict[str, Any]:
+def make_event(**fields: Any) -> dict[str, Any]:
     return {"name": "audit.started", "channel": "private-fiche-1", "data": "{}", **fields}
 
 
@@ -54,10 +54,12 @@ def post(url: str, path: str, posted: object, **changed: str) -> httpx.Response:
 
 
 def test_events_are_listed_in_the_order_in_which_they_were_published(simulator_url: str) -> None:
-    assert post(simulator_url, EVENTS, {**an_event(data="1"), "channels": ["a", "b"]}).json() == {}
+    assert (
+        post(simulator_url, EVENTS, {**make_event(data="1"), "channels": ["a", "b"]}).json() == {}
+    )
     assert (
         post(
-            simulator_url, BATCH, {"batch": [an_event(data="2"), an_event(data="3", name="x")]}
+            simulator_url, BATCH, {"batch": [make_event(data="2"), make_event(data="3", name="x")]}
         ).status_code
         == 200
     )
@@ -92,13 +94,13 @@ def test_events_are_listed_in_the_order_in_which_they_were_published(simulator_u
 def test_a_call_without_the_signature_of_the_application_is_refused(
     simulator_url: str, changed: dict[str, str]
 ) -> None:
-    answer = post(simulator_url, EVENTS, an_event(), **changed)
+    answer = post(simulator_url, EVENTS, make_event(), **changed)
     assert (answer.status_code, shown(simulator_url)) == (401, [])
     assert PUSHER_SECRET not in answer.text
 
 
 def test_a_signature_is_valid_for_one_path_method_and_body(simulator_url: str) -> None:
-    body = json.dumps(an_event()).encode()
+    body = json.dumps(make_event()).encode()
     query = signed("POST", EVENTS, body)
     statuses = [
         httpx.post(
@@ -132,18 +134,18 @@ def test_a_signature_is_valid_for_one_path_method_and_body(simulator_url: str) -
 @every_case(
     ("path", "posted", "status"),
     [
-        (EVENTS, an_event(data="x" * 10_241), 413),
-        (EVENTS, an_event(data="é" * 5_121), 413),
-        (EVENTS, an_event(data={"a": 1}), 400),
-        (EVENTS, an_event(name=""), 400),
-        (EVENTS, an_event(name="n" * 201), 400),
-        (EVENTS, an_event(channel="private fiche"), 400),
-        (EVENTS, an_event(channels=["a"] * 101), 400),
-        (EVENTS, an_event(channels=[]), 400),
+        (EVENTS, make_event(data="x" * 10_241), 413),
+        (EVENTS, make_event(data="é" * 5_121), 413),
+        (EVENTS, make_event(data={"a": 1}), 400),
+        (EVENTS, make_event(name=""), 400),
+        (EVENTS, make_event(name="n" * 201), 400),
+        (EVENTS, make_event(channel="private fiche"), 400),
+        (EVENTS, make_event(channels=["a"] * 101), 400),
+        (EVENTS, make_event(channels=[]), 400),
         (EVENTS, [], 400),
-        (BATCH, {"batch": [an_event()] * 11}, 400),
-        (BATCH, {"batch": [an_event(), an_event(data="x" * 10_241)]}, 413),
-        (BATCH, {"batch": [an_event(), 5]}, 400),
+        (BATCH, {"batch": [make_event()] * 11}, 400),
+        (BATCH, {"batch": [make_event(), make_event(data="x" * 10_241)]}, 413),
+        (BATCH, {"batch": [make_event(), 5]}, 400),
         (BATCH, {}, 400),
     ],
 )
@@ -157,10 +159,10 @@ def test_a_call_above_the_limits_publishes_nothing(
 
 def test_a_call_at_the_limits_is_accepted(simulator_url: str) -> None:
     assert (
-        post(simulator_url, EVENTS, an_event(data="x" * 10_240, channels=["a"] * 100)).status_code
+        post(simulator_url, EVENTS, make_event(data="x" * 10_240, channels=["a"] * 100)).status_code
         == 200
     )
-    assert post(simulator_url, BATCH, {"batch": [an_event()] * 10}).status_code == 200
+    assert post(simulator_url, BATCH, {"batch": [make_event()] * 10}).status_code == 200
 
 
 def test_a_signed_call_lists_the_channels(simulator_url: str) -> None:
@@ -178,7 +180,7 @@ def test_faults_apply_by_channel_and_publish_nothing(simulator_url: str) -> None
         {"route": "pusher.event", "item": "private-fiche-2", "status": 503, "retry_after": 3},
     )
     answers = [
-        post(simulator_url, EVENTS, an_event(channel=f"private-fiche-{number}"))
+        post(simulator_url, EVENTS, make_event(channel=f"private-fiche-{number}"))
         for number in (1, 2)
     ]
     assert [answer.status_code for answer in answers] == [200, 503]
