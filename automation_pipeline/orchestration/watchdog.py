@@ -19,8 +19,10 @@ from dagster import (
 )
 
 from automation_pipeline.audits.audits import fail_audit
+from automation_pipeline.audits.judging import audit_key
 from automation_pipeline.audits.requests import items_never_started
 from automation_pipeline.automation.models.runs import Reason, RunStatus
+from automation_pipeline.automation.queries.ledger import audits_of_ended_runs
 from automation_pipeline.automation.queries.run_details import runs_cancelled
 from automation_pipeline.automation.queries.runs import (
     WatchedRun,
@@ -74,6 +76,7 @@ GONE = Ending(Engine.CRASHED, "Dagster does not know a run that works on it")
 # Launches of a job without its own ledger, including the first one.
 MOST_LAUNCHES_OF_A_JOB = 4
 LOST_AUDIT = "The Dagster run ended without starting the audit"
+RUN_HAS_ENDED = "The automation run ended before this audit"
 LOST_FETCH_JOB = "The Dagster run ended without finishing the job"
 # A sales list and Dagster's queue may both take this long.
 FETCH_JOB_SILENCE = timedelta(minutes=15)
@@ -328,17 +331,23 @@ def _silence(beat: StepHeartbeat) -> float:
 
 
 def end_lost_audits(instance: DagsterInstance, services: Services) -> list[str]:
-    """Fail audits of batches whose Dagster run has ended, and return their tracking ids."""
+    """Fail audits of batches whose Dagster run has ended, and audits without a worker whose
+    automation run has ended. Returns their tracking ids."""
     with services.database.reading() as session:
         waiting = items_never_started(
             session, services.settings.audit_max_wait_seconds, limit=MOST_LOST
         )
+        unfinished = audits_of_ended_runs(session, limit=MOST_LOST)
     lost = _without_dagster_run(waiting, instance, services)
     for tracking_id in lost:
         with services.database.transaction() as session:
             mark_refused(session, tracking_id, LOST_AUDIT)
             fail_audit(session, tracking_id, LOST_AUDIT, "sweep")
-    return lost
+    left = [key for number, key in unfinished if services.claims.holder(audit_key(number)) is None]
+    for tracking_id in left:
+        with services.database.transaction() as session:
+            fail_audit(session, tracking_id, RUN_HAS_ENDED, "sweep")
+    return [*lost, *left]
 
 
 def end_lost_ranges(instance: DagsterInstance, services: Services) -> list[str]:

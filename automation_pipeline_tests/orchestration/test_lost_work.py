@@ -9,19 +9,27 @@ import pytest
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 from sqlalchemy import select, update
 
+from automation_pipeline.audits.judging import audit_key
 from automation_pipeline.audits.requests import (
     AuditRequestOptions,
     FiledAudits,
     request_audits,
 )
+from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.job_registry import REQUEST_TAG, TERMINATED, close_terminated
-from automation_pipeline.orchestration.watchdog import LOST_AUDIT, end_lost_audits
+from automation_pipeline.orchestration.watchdog import (
+    LOST_AUDIT,
+    RUN_HAS_ENDED,
+    end_lost_audits,
+)
 from automation_pipeline.storage.database import Database
 from automation_pipeline.storage.run_requests import RunRequestRow, mark_taken, refusals
 from automation_pipeline_tests.audits.harness import AuditHarness, stored_batch
+from automation_pipeline_tests.automation.reports import open_a_run
 from automation_pipeline_tests.fakes.clock import FakeClock
+from automation_pipeline_tests.fakes.llm import FakeLanguageModel
 
 S = DagsterRunStatus
 
@@ -141,6 +149,36 @@ def test_only_the_newest_run_of_a_request_counts(
         keys[0],
         keys[2],
     ]
+
+
+async def crash(_: object) -> None:
+    raise RuntimeError("killed")
+
+
+@pytest.mark.parametrize("status", ["running", "cancelled"])
+def test_an_audit_ends_with_its_automation_run(
+    harness: AuditHarness, services: Services, instance: DagsterInstance, status: str
+) -> None:
+    """Audits of a cancelled run stayed `running` for half an hour."""
+    run_id = open_a_run(harness, ("7",))
+    harness.sell("7")
+    harness.model = FakeLanguageModel(during_call=crash)
+    with pytest.raises(RuntimeError):
+        harness.audit("7", harness.configure(steps=1), "audit-of-run", run_id=run_id)
+    has_ended = status == "cancelled"
+    with harness.database.transaction() as session:
+        run = session.get_one(RunRow, run_id)
+        run.status, run.completed_at = status, harness.clock.now() if has_ended else None
+    claim = services.claims.take(audit_key(harness.row("audit-of-run").id), "its worker", 60)
+    assert claim is not None
+    assert end_lost_audits(instance, services) == []
+    services.claims.release(claim)
+    assert end_lost_audits(instance, services) == ["audit-of-run"] * has_ended
+    row = harness.row("audit-of-run")
+    assert (row.status, row.error_message) == (
+        ("failed", RUN_HAS_ENDED) if has_ended else ("running", None)
+    )
+    assert end_lost_audits(instance, services) == []
 
 
 def reset_to_waiting(harness: AuditHarness) -> None:

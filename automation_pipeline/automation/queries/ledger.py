@@ -32,7 +32,7 @@ from automation_pipeline.automation.models.runs import (
     ReasonCount,
 )
 from automation_pipeline.automation.models.schedules import FicheCandidate
-from automation_pipeline.automation.tables import FicheResultRow
+from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.core.access import Reach
 from automation_pipeline.fiches.queries.mirror import within
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
@@ -505,6 +505,19 @@ def runs_over(session: Session, run_ids: Sequence[str]) -> Mapping[str, str | No
 def is_audit_stored(session: Session, tracking_id: str) -> bool:
     return (
         session.scalar(select(AuditRow.id).where(AuditRow.tracking_id == tracking_id)) is not None
+    )
+
+
+def audits_of_ended_runs(session: Session, *, limit: int) -> list[tuple[int, str]]:
+    """Unfinished audits (id, tracking id) of runs that have ended."""
+    return list(
+        session.execute(
+            select(AuditRow.id, AuditRow.tracking_id)
+            .join(RunRow, RunRow.id == AuditRow.automation_run_id)
+            .where(AuditRow.status == AuditStatus.RUNNING, RunRow.completed_at.is_not(None))
+            .order_by(AuditRow.id)
+            .limit(limit)
+        ).tuples()
     )
 
 
