@@ -136,7 +136,7 @@ class Services:
 
     @cached_property
     def crm(self) -> "FicheSource":
-        """PermanentError: a setting is missing; the message names it."""
+        """Raises PermanentError if a setting is missing; the message names it."""
         from automation_pipeline.clients.factories import open_crm  # noqa: PLC0415  only where it is used
 
         return open_crm(self.settings, self.clock.now, self.meter)
@@ -181,7 +181,7 @@ class Services:
 
     @cached_property
     def storefront(self) -> "Storefront":
-        """The shop whose prices change. PermanentError: a setting is missing; the message names
+        """The shop whose prices change. Raises PermanentError if a setting is missing; the message names
         it."""
         from automation_pipeline.clients.factories import open_storefront  # noqa: PLC0415  only where it is used
 
@@ -195,7 +195,7 @@ class Services:
 
     @cached_property
     def registries(self) -> "Registries":
-        """The configured registries. PermanentError: a configuration is incomplete."""
+        """The configured registries. Raises PermanentError if a configuration is incomplete."""
         from automation_pipeline.clients.factories import open_registries  # noqa: PLC0415  only where it is used
         from automation_pipeline.enrichment.models import SharedLogin, SourceApi  # noqa: PLC0415  only where it is used
         from automation_pipeline.enrichment.sources import DatabaseLoginTokens  # noqa: PLC0415  only where it is used
@@ -265,7 +265,7 @@ class Services:
 
     @cached_property
     def realtime(self) -> "RealtimeClient | None":
-        """None without Pusher. PermanentError: the configuration is incomplete."""
+        """None without Pusher. Raises PermanentError if the configuration is incomplete."""
         from automation_pipeline.clients.factories import open_realtime  # noqa: PLC0415  only where it is used
 
         return open_realtime(self.settings, self.clock.now, self.meter)

@@ -14,7 +14,7 @@ class MailSender(Protocol):
         """Hand the message to the mail server. `delivery` identifies the message when it is sent
         twice.
 
-        TransientError: a later attempt may succeed. PermanentError: no later attempt can succeed.
+        Raises TransientError if a later attempt may succeed, else PermanentError.
         Error messages do not contain the password.
         """
         ...
@@ -55,13 +55,13 @@ class ChannelClient(Protocol):
         """The token with which a browser joins a private or presence channel. The caller has
         already checked that the member may join.
 
-        InvalidInputError: the channel name or the socket id is not valid.
+        Raises InvalidInputError if the channel name or the socket id is not valid.
         """
         ...
 
     async def trigger(self, channel: str, name: str, payload: object) -> None:
-        """Send one event. TransientError: a later attempt may succeed. PermanentError: no later
-        attempt can succeed."""
+        """Send one event. Raises TransientError if a later attempt may succeed, else
+        PermanentError."""
         ...
 
     async def check(self) -> None:

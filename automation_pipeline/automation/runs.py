@@ -250,7 +250,7 @@ CANCELLED_WORDS = "Cancelled by an operator"
 
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, reason: str | None = None) -> Run:
-    """Cancel a run and ignore its unfinished fiches. ConflictError: the run has already ended."""
+    """Cancel a run and ignore its unfinished fiches. Raises ConflictError if the run has already ended."""
     given = " ".join((reason or "").split())
     for is_wrong, fault in (
         (len(given) > LONGEST_REASON, f"is longer than {LONGEST_REASON} characters"),
@@ -325,7 +325,7 @@ def request_run(  # noqa: PLR0913  the options of a run
     retry_of: int | None = None,
     lost_after_seconds: float = LOST_AFTER_SECONDS,
 ) -> Run:
-    """`retry_of`: the run whose failed fiches the new run processes. ConflictError: the schedule is
+    """`retry_of`: the run whose failed fiches the new run processes. Raises ConflictError if the schedule is
     paused, or already has a run."""
     close_lost_runs(schedule_id, lost_after_seconds, database=database, clock=clock)
     with database.reading() as session:
@@ -513,7 +513,7 @@ def audit_progress(session: Session, ticket: RunAttempt) -> str:
 
 
 def retry_run(run_id: int, *, database: Database, clock: Clock) -> Run:
-    """File a new run over the failed fiches of an earlier one. ConflictError: the earlier run has
+    """File a new run over the failed fiches of an earlier one. Raises ConflictError if the earlier run has
     not ended, or has no failed fiche."""
     with database.reading() as session:
         run = get_run(session, run_id)

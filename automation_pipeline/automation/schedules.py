@@ -149,7 +149,7 @@ def resume_schedule(schedule_id: int, *, database: Database, clock: Clock) -> Sc
 
 
 def skip_next(schedule_id: int, *, database: Database, clock: Clock) -> datetime:
-    """Skip one more occurrence and return it. ConflictError: there is none to skip."""
+    """Skip one more occurrence and return it. Raises ConflictError if there is none to skip."""
     now = clock.now()
     with database.transaction() as session:
         schedule = get_schedule(session, schedule_id, lock=True)
@@ -167,7 +167,7 @@ def skip_next(schedule_id: int, *, database: Database, clock: Clock) -> datetime
 
 
 def delete_schedule(schedule_id: int, *, database: Database) -> None:
-    """ConflictError: the schedule has a run that has not ended."""
+    """Raises ConflictError if the schedule has a run that has not ended."""
     with database.transaction() as session:
         get_schedule(session, schedule_id, lock=True)
         runs = unended_runs(session, schedule_id)

@@ -79,7 +79,7 @@ def consent(question: str, action: str) -> bool:
     """Ask the user, and return whether they agree. Without a terminal, raises an InvalidInputError that
     names --yes and the `action`."""
     if not sys.stdin.isatty():
-        raise InvalidInputError(f"Standard input is no terminal: add --yes to {action}.")
+        raise InvalidInputError(f"Standard input is not a terminal: add --yes to {action}.")
     return typer.confirm(question, err=True)
 
 

@@ -45,7 +45,7 @@ def bare_key(key: str | None) -> str:
 
 
 def usable_key(key: str | None, provider: str, setting: str) -> str:
-    """The bare key. PermanentError names the provider and the setting, never the key."""
+    """The bare key. Raises PermanentError, which names the provider and the setting, never the key."""
     text = bare_key(key)
     if not text:
         raise PermanentError(f"{provider} API key not configured (set {setting})")
@@ -137,7 +137,7 @@ async def read_beginning(
     response: httpx.Response, max_bytes: int, deadline: float
 ) -> tuple[bytes, bool]:
     """Read up to `max_bytes` of the body, and return whether that is all of it. `deadline` is a
-    time of the event loop. A body that breaks off is no error, because the caller already has the
+    time of the event loop. A body that breaks off is not an error, because the caller already has the
     status."""
     body = bytearray()
     with suppress(TimeoutError, httpx.HTTPError):
@@ -446,7 +446,7 @@ class HttpClient(httpx.AsyncClient):
         self._observation = observation
 
     async def call(self, request: httpx.Request, max_bytes: int) -> HttpAnswer:
-        """Sends the request and reads the whole response. BodyRefusedError: the server has the
+        """Sends the request and reads the whole response. Raises BodyRefusedError if the server has the
         request, but its response cannot be read."""
         response = await self.send(request, stream=True)
         try:

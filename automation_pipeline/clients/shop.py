@@ -71,7 +71,7 @@ def _id_of(kind: str) -> AfterValidator:
 
     def digits(gid: str) -> str:
         if not (gid.startswith(kind) and _DIGITS.fullmatch(gid.removeprefix(kind))):
-            raise ValueError("it is no such id")
+            raise ValueError("it is not an id of this kind")
         return gid.removeprefix(kind)
 
     return AfterValidator(digits)
@@ -96,7 +96,7 @@ class ShopPayload(ShopWire):
     @classmethod
     def _require_currency(cls, text: str) -> str:
         if not is_currency(text):
-            raise ValueError("it is no currency")
+            raise ValueError("it is not a currency")
         return text
 
 
@@ -241,14 +241,14 @@ _ADVICE = {
 
 @dataclass(frozen=True)
 class ShopAnswer:
-    """One answer of the shop. `document` is None if the body is no JSON object or was not read;
+    """One answer of the shop. `document` is None if the body is not a JSON object or was not read;
     `problem` is the reason."""
 
     status: int
     document: dict[str, JsonValue] | None = None
     retry_after_seconds: float | None = None
     request_id: str | None = None
-    problem: str = "it is no GraphQL"
+    problem: str = "it is not GraphQL"
 
     @property
     def errors(self) -> JsonValue:

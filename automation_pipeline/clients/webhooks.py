@@ -108,7 +108,7 @@ class _Sender:
 async def _storable_beginning(
     response: httpx.Response, max_characters: int, deadline: float
 ) -> tuple[str, bool]:
-    """Text without NUL, and whether it is complete. A body that breaks off is no error: a receiver
+    """Text without NUL, and whether it is complete. A body that breaks off is not an error: a receiver
     that sent its status has processed the message and would process it twice."""
     max_bytes = UTF8_BYTES_PER_CHARACTER * max_characters
     body, is_complete = await read_beginning(response, max_bytes, deadline)

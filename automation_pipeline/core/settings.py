@@ -816,7 +816,7 @@ class Settings(BaseSettings):
 
 @cache
 def load_settings() -> Settings:
-    """The environment, read once per process. InvalidInputError names the first variable that cannot
+    """The environment, read once per process. Raises InvalidInputError, which names the first variable that cannot
     be used."""
     try:
         return Settings()

@@ -62,7 +62,7 @@ async def attempt(
     sending: Awaitable[WebhookAnswer | None], attempts: int, policy: DeliveryPolicy
 ) -> Delivery:
     """Await `sending`, the attempt with the number `attempts`, and return the state of the message.
-    Failures are values. An answer of None means that a mail server accepted the message."""
+    Failures are returned, not raised. An answer of None means that a mail server accepted the message."""
     try:
         async with asyncio.timeout(policy.attempt_seconds):
             answer = await sending

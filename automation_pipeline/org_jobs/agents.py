@@ -218,7 +218,7 @@ def _agent_job(claimed: ClaimedRun) -> AgentJob:
 def report_progress(
     run_id: int, given: Mapping[str, object], *, within: OrgScope, database: Database, clock: Clock
 ) -> Orders:
-    """The first report starts the attempt. LostLeaseError: the agent must stop, because it no
+    """The first report starts the attempt. Raises LostLeaseError if the agent must stop, because it no
     longer holds the attempt."""
     report = parse(ProgressReport, given, "Invalid progress")
     hold = AttemptHold(run_id, report.attempt_no, report.lease_token)
@@ -251,7 +251,7 @@ def report_result(
     clock: Clock,
     meter: Meter,
 ) -> OrgJobRun:
-    """Repeating a report changes nothing. ConflictError: the agent reported another result before,
+    """Repeating a report changes nothing. Raises ConflictError if the agent reported another result before,
     or no longer holds the attempt; a late report is stored with the attempt."""
     report = read_result(given)
     hold = AttemptHold(run_id, report.attempt_no, report.lease_token)

@@ -107,7 +107,7 @@ def _fire(session: Session, held: Sequence[OrgDueCandidate], now: datetime) -> l
     superseded = [
         one.row for one, decision in decided if decision.ends_others and one.row.id in jobs
     ]
-    cancel_superseded(session, superseded, now, sparing=jobs.values())
+    cancel_superseded(session, superseded, now, except_job_ids=jobs.values())
     by_schedule: defaultdict[str, list[Fire]] = defaultdict(list)
     for one in written:
         by_schedule[one.schedule_id].append(one)
@@ -163,9 +163,9 @@ def backfill_schedule(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> Backfill:
-    """Create the jobs of a past period, all or none; a dry run writes nothing. InvalidInputError:
-    more jobs than the limit. ConflictError: the organisation is suspended, or the schedule is no
-    longer valid."""
+    """Create the jobs of a past period, all or none; a dry run writes nothing. Raises
+    InvalidInputError for more jobs than the limit. Raises ConflictError if the organisation is
+    suspended, or the schedule is no longer valid."""
     request = parse(BackfillInput, given, INVALID_BACKFILL)
     with database.transaction() as session:
         row, organisation = lock_with_organisation(session, schedule_id, within)
@@ -250,7 +250,7 @@ def cancel_backfill(
     actor: str,
     reason: str | None = None,
 ) -> Backfill:
-    """Safe to repeat. ConflictError: all jobs have ended."""
+    """Safe to repeat. Raises ConflictError if all jobs have ended."""
     with database.transaction() as session:
         batch, now = lock_batch(session, batch_id, within), clock.now()
         if batch.status == BatchState.CANCELLED:

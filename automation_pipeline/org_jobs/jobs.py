@@ -47,7 +47,7 @@ def request_job(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> OrgJob:
-    """InvalidInputError names every field at fault. While the organisation is suspended, the job
+    """Raises InvalidInputError, which names every field at fault. While the organisation is suspended, the job
     waits."""
     with database.transaction() as session:
         own_types, now = own_type(session, org_id, given.get("type")), clock.now()
@@ -88,7 +88,7 @@ def cancel_job(  # noqa: PLR0913  the collaborators by name, and who wants what
     at_once: bool = False,
 ) -> OrgJob:
     """With `at_once`, a running attempt ends now, unless another system runs it and must stop it
-    first. Safe to repeat. ConflictError: the job has ended in another way."""
+    first. Safe to repeat. Raises ConflictError if the job has ended in another way."""
     with database.transaction() as session:
         run, now = newest_run(session, job_id, within), clock.now()
         if run.status in ENDED_RUN_STATES - {OrgJobsRunState.CANCELLED}:

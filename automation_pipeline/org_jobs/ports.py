@@ -80,6 +80,7 @@ class HttpsAnswer:
 class HttpsCaller(Protocol):
     async def call(self, request: HttpsRequest) -> HttpsAnswer:
         """Return the receiver's response with any status. One attempt: redirects are followed only
-        within the origin and with the same method. TransientError: no response. InvalidInputError:
-        the address is refused. Texts contain the origin of the address at most."""
+        within the origin and with the same method. Raises TransientError if there is no response,
+        and InvalidInputError if the address is refused. Texts contain the origin of the address at
+        most."""
         ...

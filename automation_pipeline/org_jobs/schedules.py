@@ -27,7 +27,7 @@ from automation_pipeline.org_jobs.queries.dispatch import (
     host_of,
     job_of,
     refuse_disabled,
-    refuse_over,
+    refuse_ended,
     resolve_overlap,
     write_manual_run,
 )
@@ -85,7 +85,7 @@ def create_schedule(  # noqa: PLR0913  the collaborators by name
     actor: str,
     call_origins: Collection[str] = (),
 ) -> OrgSchedule:
-    """InvalidInputError names every faulty field. In a suspended organisation the schedule is
+    """Raises InvalidInputError, which names every faulty field. In a suspended organisation the schedule is
     paused like the others."""
     with database.transaction() as session:
         own_types = own_type(session, org_id, given.get("jobType"))
@@ -193,7 +193,7 @@ def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants w
 def resume_schedule(
     schedule_id: str, *, within: OrgScope, database: Database, clock: Clock, actor: str
 ) -> OrgSchedule:
-    """An active schedule stays unchanged. ConflictError: its organisation is suspended, or the
+    """An active schedule stays unchanged. Raises ConflictError if its organisation is suspended, or the
     schedule is never due."""
     with database.transaction() as session:
         row, organisation = lock_with_organisation(session, schedule_id, within)
@@ -246,7 +246,7 @@ def skip_next_run(
     actor: str,
     reason: str | None = None,
 ) -> OrgSchedule:
-    """A repeated request replaces the reason. ConflictError: the schedule is not active."""
+    """A repeated request replaces the reason. Raises ConflictError if the schedule is not active."""
     request = read_skip(reason)
     with database.transaction() as session:
         row, now = lock_schedule(session, schedule_id, within), clock.now()
@@ -316,7 +316,7 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
     """Request a job now, also for a paused schedule. The same key returns the same job. A payload
     replaces that of the schedule.
 
-    ConflictError: the schedule has ended or is not valid, its window is closed, its overlap policy
+    Raises ConflictError if the schedule has ended or is not valid, its window is closed, its overlap policy
     does not allow another job, or its organisation or server is disabled.
     """
     check_client_key(client_key)
@@ -326,7 +326,7 @@ def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants
         if known is not None:
             return known
         now = clock.now()
-        refuse_over(row)
+        refuse_ended(row)
         refuse_disabled(session, row, organisation)
         own_types = own_type(session, row.org_id, row.job_type)
         checked = _checked(row, payload, call_origins, own_types)

@@ -172,8 +172,8 @@ def _variants_in_flux(session: Session, shop: str, variant_ids: Collection[str])
 
 async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> ReconciliationReport:
     """Compare the prices of a run with the shop, and store the report. A completed check is not
-    repeated. ShopUnavailableError: no price could be read, and the check stays due. ConflictError:
-    no price of the run is applied."""
+    repeated. Raises ShopUnavailableError if no price could be read; the check then stays due. Raises ConflictError
+    if no price of the run is applied."""
     validate_check_name(name)
 
     def read_run() -> tuple[ReconciliationReport | None, str, list[LiveTarget]]:
@@ -199,8 +199,8 @@ async def reconcile_run(run_id: int, context: PricingContext, *, name: str) -> R
 
 async def reconcile_all(context: PricingContext) -> list[ReconciliationReport]:
     """Check all runs of the last thirty days, and return one report per run. A repetition on the same
-    day checks only the runs without a report. ShopUnavailableError: no price could be read, and
-    nothing is stored. If reconciliation is disabled, this does nothing."""
+    day checks only the runs without a report. Raises ShopUnavailableError if no price could be read;
+    nothing is then stored. If reconciliation is disabled, this does nothing."""
     options, shop, now = context.storefront.options, context.storefront.name, context.clock.now()
     if not options.reconciles:
         return []
@@ -313,7 +313,7 @@ def _mismatch_event(run_id: str, one: Mismatch, check: str, now: datetime) -> Ev
 
 def repair_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
     """Create a preview that restores the applied prices; people approve and apply it like any other.
-    ConflictError: there is nothing to restore."""
+    Raises ConflictError if there is nothing to restore."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
         if run.promotion_ended_at is not None:

@@ -368,8 +368,8 @@ def acknowledge_dead_letters(
     actor: str,
 ) -> int:
     """Acknowledge all dead letters of the project, or the given ones. Return how many were not
-    acknowledged before. InvalidInputError: a given target is not a dead letter of the project, and
-    nothing has changed. Safe to repeat."""
+    acknowledged before. Raises InvalidInputError if a given target is not a dead letter of the project;
+    nothing then changes. Safe to repeat."""
     now = clock.now()
     with database.transaction() as session:
         chosen = [] if target_ids is None else [among(session, Target.id, target_ids)]

@@ -102,7 +102,7 @@ def list_rules(
 
 
 def versions_of(session: Session, rule_id: int, limit: int, offset: int) -> list[RuleVersion]:
-    """Return the versions newest first, even of a deleted rule. NotFoundError: there was never such a
+    """Return the versions newest first, even of a deleted rule. Raises NotFoundError if there was never such a
     rule."""
     _rule_row(session, rule_id, deleted_too=True)
     query = (
@@ -174,7 +174,7 @@ def policy_of(session: Session, project_id: str) -> Policy | None:
 def create_rule(
     given: Mapping[str, object], *, project_id: str, database: Database, clock: Clock, actor: str
 ) -> PricingRule:
-    """InvalidInputError names every invalid field. A rule whose `scheduleAt` has passed starts at
+    """Raises InvalidInputError, which names every invalid field. A rule whose `scheduleAt` has passed starts at
     the next tick of the sensor."""
     check_project(project_id, INVALID_RULE)
     rule = parse_rule(given)

@@ -70,7 +70,7 @@ def request_rule_run(  # noqa: PLR0913  the services by name, and who requests w
     trigger: RuleTrigger,
     force: bool = False,
 ) -> int:
-    """Return the id of the new run. ConflictError: the rule is disabled, has an open run, or is in
+    """Return the id of the new run. Raises ConflictError if the rule is disabled, has an open run, or is in
     its cooldown; `force` skips the cooldown."""
     with database.transaction() as session:
         rule, now = lock_rule(session, rule_id), clock.now()
@@ -102,7 +102,7 @@ def _check_cooldown(session: Session, rule: PricingRule, now: datetime, advice: 
 
 
 def approve_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
-    """Approve a preview. Safe to repeat. ConflictError: the run is not a planned preview, another
+    """Approve a preview. Safe to repeat. Raises ConflictError if the run is not a planned preview, another
     person has approved it, or the project requires the approval of another person."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
@@ -131,7 +131,7 @@ def _approval_fault(session: Session, run: RuleRunRow, approver: str | None) -> 
 
 
 def _planned_at(run: RuleRunRow) -> datetime:
-    """Return when the run was planned. ConflictError: it is not a planned preview, or was cancelled."""
+    """Return when the run was planned. Raises ConflictError if it is not a planned preview, or was cancelled."""
     if run.status != PricingRunState.PREVIEW:
         raise ConflictError(
             f"Rule run {run.id} is {run.status}: only a preview can be approved or queued."
@@ -152,9 +152,9 @@ def queue_run(
     force: bool = False,
     requests_worker: bool = True,
 ) -> RuleRun:
-    """Queue the run. `force`, here or in the request for the run, skips the cooldown. ConflictError:
-    the run cannot be applied now. RuleBusyError: another run of the rule must end first.
-    InvalidInputError: no price would change, and the run is not scheduled."""
+    """Queue the run. `force`, here or in the request for the run, skips the cooldown. Raises ConflictError
+    if the run cannot be applied now. Raises RuleBusyError if another run of the rule must end first.
+    Raises InvalidInputError if no price would change, and the run is not scheduled."""
     with database.transaction() as session:
         rule_id = session.scalar(select(RuleRunRow.rule_id).where(RuleRunRow.id == run_id))
         if rule_id is None:
@@ -208,7 +208,7 @@ _CANCEL_SECONDS = 60.0
 
 def cancel_run(run_id: int, *, database: Database, clock: Clock, actor: str) -> RuleRun:
     """Cancel the run. Without a worker and without a price that may have been written, it ends at
-    once; otherwise its worker stops before its next write. Safe to repeat. ConflictError: the run
+    once; otherwise its worker stops before its next write. Safe to repeat. Raises ConflictError if the run
     has ended, or is a preview without a request to apply it."""
     with database.transaction() as session:
         run = locked_run(session, run_id)
@@ -259,8 +259,8 @@ def retry_run(
     target_ids: Sequence[int] | None = None,
     force: bool = False,
 ) -> RuleRun:
-    """Retry failed targets: the given ones, or all retryable ones. ConflictError: the run or
-    another run of the rule has work, or no target is retryable. InvalidInputError names targets
+    """Retry failed targets: the given ones, or all retryable ones. Raises ConflictError if the run or
+    another run of the rule has work, or no target is retryable. Raises InvalidInputError, which names targets
     that are not failed, or that are not retryable without `force`."""
     with database.transaction() as session:
         run, now = locked_run(session, run_id), clock.now()
@@ -291,8 +291,8 @@ def roll_back_run(
     force: bool = False,
 ) -> RuleRun:
     """Roll applied targets back: the given ones, or all. Prices that were edited since then stay,
-    unless `force` is set. ConflictError: the run has work, or no applied target. InvalidInputError
-    names targets that are not applied."""
+    unless `force` is set. Raises ConflictError if the run has work, or no applied target. Raises InvalidInputError,
+    which names targets that are not applied."""
     with database.transaction() as session:
         run, now = locked_run(session, run_id), clock.now()
         _check_idle(run)

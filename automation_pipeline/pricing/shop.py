@@ -77,7 +77,7 @@ async def call_shop(
 ) -> CallResult[Value]:
     """Make the call when the rate limit allows it. Every call of every process uses this function, so
     that together they stay within the shop's rate limit. `is_wanted` is evaluated just before the
-    call. CallWithdrawnError: it returned False. ShopUnavailableError: the shop must not be called for
+    call. Raises CallWithdrawnError if it returned False. Raises ShopUnavailableError if the shop must not be called for
     longer than a worker waits."""
     reservation = await _reserve(cost, context)
     try:
@@ -334,7 +334,7 @@ async def _call_with_retries(
 
 
 async def read_catalogue(context: PricingContext) -> AsyncGenerator[CataloguePage]:
-    """Yield the pages in the shop's order. TransientError or PermanentError: a page cannot be read."""
+    """Yield the pages in the shop's order. Raises TransientError or PermanentError if a page cannot be read."""
     random, seen = Random(), set[str | None]()
     name, after = context.storefront.name, None
     async with context.storefront.open() as shop:

@@ -483,7 +483,7 @@ def _action_for(run: RuleRunRow) -> _Action | None:
 
 async def work_run(run_id: int, context: PricingContext, owner: str) -> RuleRun:
     """Work on the run until nothing is left to do or until it must wait; `resume_at` is then the time
-    to continue. PricingRunBusyError: another worker holds the claim."""
+    to continue. Raises PricingRunBusyError if another worker holds the claim."""
     worker = _RunWorker(run_id, context, owner)
     for _ in range(MAX_ACTIONS):
         if not await worker.run_next_action():

@@ -134,7 +134,7 @@ class RowClaims(Generic[Row, Key]):
         return self.change(session, held, **values)
 
     def require(self, session: Session, key: Key, token: int) -> Row:
-        """Lock the row until the transaction ends. LostClaimError: it is not held under this token."""
+        """Lock the row until the transaction ends. Raises LostClaimError if it is not held under this token."""
         locked = (
             select(self.row)
             .where(self.key == key, self.token == token, self.is_kept())
@@ -292,8 +292,8 @@ class DatabaseClaims:
     async def hold(
         self, key: str, owner: str, ttl_seconds: float, poll_seconds: float = 0.1
     ) -> AsyncGenerator[Claim]:
-        """Wait for the claim, and extend it while the body runs. LostClaimError: the claim ended,
-        and the body was cancelled."""
+        """Wait for the claim, and extend it while the body runs. Raises LostClaimError if the claim ended;
+        the body is then cancelled."""
         claim, asked_at = await self._wait(key, owner, ttl_seconds, poll_seconds)
         body = asyncio.timeout_at(asked_at + ttl_seconds)
         extending = asyncio.create_task(self._keep_extending(claim, asked_at, ttl_seconds, body))

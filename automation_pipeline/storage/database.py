@@ -282,7 +282,7 @@ class Database:
 
     @contextmanager
     def unless_busy(self) -> Generator[Session]:
-        """Like `transaction`, for work that should not wait. TransientError: another writer is
+        """Like `transaction`, for work that should not wait. Raises TransientError if another writer is
         active."""
         with (
             self._lock_for_write(timeout_seconds=0),
@@ -340,7 +340,7 @@ class Database:
 
 
 def parse_url(url: str) -> URL:
-    """The driver of `postgresql://` is psycopg 3. PermanentError: the database is neither SQLite
+    """The driver of `postgresql://` is psycopg 3. Raises PermanentError if the database is neither SQLite
     nor PostgreSQL."""
     try:
         parsed = make_url(url)

@@ -357,7 +357,7 @@ class Bookmark:
 
     @classmethod
     def read(cls, text: str) -> "Bookmark":
-        """InvalidInputError: the text is not a bookmark of this stream."""
+        """Raises InvalidInputError if the text is not a bookmark of this stream."""
         match = _WRITTEN.fullmatch(text)
         if match is None:
             raise InvalidInputError(

@@ -145,7 +145,7 @@ def test_a_user_is_asked_at_a_terminal(
     monkeypatch.setattr(sys, "stdin", stdin)
     with pytest.raises(InvalidInputError) as refused:
         output.consent("Delete it?", "delete it")
-    assert str(refused.value) == "Standard input is no terminal: add --yes to delete it."
+    assert str(refused.value) == "Standard input is not a terminal: add --yes to delete it."
     monkeypatch.setattr(stdin, "isatty", lambda: True)
     assert output.consent("Delete it?", "delete it") is agrees
     captured = capsys.readouterr()

@@ -216,7 +216,7 @@ def test_failed_fiches_are_retried_in_a_new_run(terminal: Terminal, run_id: str)
         ),
         (["watch", "99"], 1, "Run 99 not found."),
         (["watch", "x"], 2, "Invalid value for 'run_id'"),
-        (["cancel", "2"], 2, "Standard input is no terminal: add --yes to cancel run 2."),
+        (["cancel", "2"], 2, "Standard input is not a terminal: add --yes to cancel run 2."),
         (["cancel", "99", "--yes"], 1, "Run 99 not found."),
         (
             ["cancel", "2", "--yes", "--reason", "x" * 501],

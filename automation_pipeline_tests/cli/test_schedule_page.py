@@ -59,7 +59,7 @@ def test_a_patch_changes_only_named_fields_and_null_clears(terminal: Terminal) -
         (["pause", "9"], None, 1, "Schedule 9 not found."),
         (["resume", "9"], None, 1, "Schedule 9 not found."),
         (["delete", "9", "--yes"], None, 1, "Schedule 9 not found."),
-        (["delete", "1"], None, 2, "Standard input is no terminal: add --yes to delete schedule 1."),
+        (["delete", "1"], None, 2, "Standard input is not a terminal: add --yes to delete schedule 1."),
         (["skip-next", "9"], None, 1, "Schedule 9 not found."),
         (["run-now", "9"], None, 1, "Schedule 9 not found."),
         (["next", "9"], None, 1, "Schedule 9 not found."),

@@ -173,7 +173,7 @@ def test_a_body_that_is_not_graphql_is_a_failure(
 ) -> None:
     failure = ask(lambda _: httpx.Response(200, content=body)).failure
     assert verdict(failure) == expected
-    assert failure.message == "The shop's answer is not understood: it is no GraphQL."
+    assert failure.message == "The shop's answer is not understood: it is not GraphQL."
 
 
 @every_case(("ask", "expected"), [(page, ("server", True, True)), (write, OUTCOME_UNKNOWN)])

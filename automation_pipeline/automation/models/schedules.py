@@ -483,7 +483,7 @@ def cron_expression_of(schedule: ScheduleFields) -> str | None:
 
 def crons_of(schedule: ScheduleFields) -> tuple[Cron, ...]:
     """The crons of the schedule, no two of which fire in the same minute; none for a MANUAL one.
-    InvalidInputError: a stored schedule lacks what its type requires."""
+    Raises InvalidInputError if a stored schedule lacks what its type requires."""
     missing = missing_field(schedule)
     if missing is not None:
         raise InvalidInputError(missing[1])

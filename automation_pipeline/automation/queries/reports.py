@@ -457,7 +457,7 @@ def report_document(report: RunReport) -> dict[str, Any]:
 
 
 def parse_report(document: Mapping[str, Any]) -> RunReport:
-    """UpstreamError: the document is not a report."""
+    """Raises UpstreamError if the document is not a report."""
     try:
         return _reports().validate_python(document)
     except ValidationError:

@@ -37,7 +37,7 @@ def schedule_of_run(session: Session, schedule_id: int) -> Schedule:
 
 
 def lock_for_new_run(session: Session, schedule_id: int) -> Schedule:
-    """Lock the schedule until the transaction ends. ConflictError: the schedule is paused, or has
+    """Lock the schedule until the transaction ends. Raises ConflictError if the schedule is paused, or has
     an unfinished run and its overlap policy does not allow another one."""
     schedule = get_schedule(session, schedule_id, lock=True)
     refuse_paused(schedule)

@@ -359,7 +359,7 @@ def occurrences_after(schedule: ScheduleFields, after: datetime) -> Iterator[dat
 
 
 def parse_start(given: datetime) -> datetime:
-    """The start of a list of occurrences, in UTC if it has no zone. ValueError: the year is out of
+    """The start of a list of occurrences, in UTC if it has no zone. Raises ValueError if the year is out of
     range."""
     if not FIRST_YEAR <= given.year <= LAST_YEAR:
         raise ValueError(f"must lie between the years {FIRST_YEAR} and {LAST_YEAR}")

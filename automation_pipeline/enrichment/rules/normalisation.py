@@ -97,7 +97,7 @@ def is_masked(given: object) -> bool:
 
 
 def naf(given: object) -> str | None:
-    """Return the NAF code with its dot, such as `62.01Z`. None if it is no code."""
+    """Return the NAF code with its dot, such as `62.01Z`. None if it is not a code."""
     match = _NAF.fullmatch((text(given) or "").upper().replace(" ", ""))
     return f"{match[1]}.{match[2]}{match[3]}" if match else None
 
@@ -233,6 +233,6 @@ DIVISIONS: Mapping[str, str] = MappingProxyType(
 
 
 def naf_label(code: object) -> str | None:
-    """Return the name of the code's division. None if it is no code, or the division does not exist."""
+    """Return the name of the code's division. None if it is not a code, or the division does not exist."""
     known = naf(code)
     return DIVISIONS.get(known[:2]) if known else None

@@ -140,7 +140,7 @@ def is_agent(actor: str) -> bool:
 
 
 def read_result(given: Mapping[str, object]) -> ResultReport:
-    """InvalidInputError names every field at fault."""
+    """Raises InvalidInputError, which names every field at fault."""
     complaint = "Invalid result"
     report = parse(ResultReport, given, complaint)
     if report.error_code is not None and report.status is not AgentStatus.FAILED:

@@ -310,7 +310,7 @@ _COMPLAINT = "The payload is refused"
 def checked_payload(
     type_: JobType, given: object, *, call_origins: Collection[str] | None = ()
 ) -> dict[str, object]:
-    """Return the payload as it is stored. InvalidInputError names each invalid field as
+    """Return the payload as it is stored. Raises InvalidInputError, which names each invalid field as
     `payload.x`, and never quotes a value. `call_origins` are the private origins that an HTTPS_CALL
     may name; None accepts every address."""
     given = {} if given is None else given

@@ -236,7 +236,7 @@ Fields = TypeVar("Fields", bound=JsonModel)
 def changed_fields(
     model: type[Fields], stored: JsonModel, patch: Mapping[str, object], noun: str
 ) -> Fields:
-    """The stored fields merged with those of the patch. InvalidInputError names every invalid field."""
+    """The stored fields merged with those of the patch. Raises InvalidInputError, which names every invalid field."""
     written = written_fields(model, stored)
     try:
         return parse(model, {**written, **patch}, f"Invalid {noun}")

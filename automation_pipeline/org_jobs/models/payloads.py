@@ -89,7 +89,7 @@ def variable_of(org_id: str, name: str) -> str:
 
 
 def secrets_of(value: object, org_id: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """By name, the secrets that a JSON value refers to. InvalidInputError names the variable that
+    """By name, the secrets that a JSON value refers to. Raises InvalidInputError, which names the variable that
     is missing."""
     found: dict[str, str] = {}
     left = [value]
@@ -252,7 +252,7 @@ def _fault(node: _Node) -> str | None:
 
 
 def _is_secret(node: _Node) -> bool:
-    """Empty values, flags and counters are no secrets."""
+    """Empty values, flags and counters are not secrets."""
     value = node.value
     if value is None or value == "" or isinstance(value, bool | Mapping | list | tuple):
         return False

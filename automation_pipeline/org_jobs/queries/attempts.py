@@ -127,7 +127,7 @@ def follow_run(session: Session, run: JobRunRow, following: Mapping[str, object]
 
 
 def check_unclaimed(session: Session, run_id: int) -> None:
-    """JobRunBusyError: the run has a holder with a valid lease."""
+    """Raises JobRunBusyError if the run has a holder with a valid lease."""
     until = session.scalar(select(Run.lease_until).where(Run.id == run_id, IS_RUNNING))
     now = database_time(session)
     if until is not None and until > now:
@@ -171,9 +171,9 @@ def _newest_id(session: Session, job_id: int, within: OrgScope) -> int:
 
 def repeat_run(session: Session, run: JobRunRow, actor: str, now: datetime) -> None:
     """Add a run to the job of an ended, locked run. The batch of the job is running again."""
-    its = select(OrgJobRow).where(OrgJobRow.id == run.job_id)
-    job = session.scalars(its.execution_options(**FRESH)).one()
-    again = JobRunRow(
+    job_query = select(OrgJobRow).where(OrgJobRow.id == run.job_id)
+    job = session.scalars(job_query.execution_options(**FRESH)).one()
+    new_run = JobRunRow(
         job_id=job.id,
         org_id=job.org_id,
         schedule_id=job.schedule_id,
@@ -187,8 +187,8 @@ def repeat_run(session: Session, run: JobRunRow, actor: str, now: datetime) -> N
         created_by=actor,
         created_at=now,
     )
-    session.add(again)
-    job.status, job.finished_at = again.status, None
+    session.add(new_run)
+    job.status, job.finished_at = new_run.status, None
     job.expires_at = expires_at(now, has_window=job.start_window is not None)
     session.flush()
     if job.batch_id is not None:

@@ -170,7 +170,7 @@ def record_decided(
     now: datetime,
 ) -> None:
     """Write the fires of each schedule to its row, and plan its next due time."""
-    happened: list[Event] = []
+    events: list[Event] = []
     for candidate, decision in decided:
         row = candidate.row
         fires = sorted(written.get(row.id, ()), key=lambda one: one.planned.scheduled_for)
@@ -185,25 +185,23 @@ def record_decided(
                 plan(row, decision.next)
             else:
                 end_schedule(session, row, actor=SCHEDULER, now=now)
-        happened += _events(row, fires, now)
+        events += _events(row, fires, now)
     _write(session, [candidate.row for candidate, _ in decided])
-    enqueue(session, happened)
+    enqueue(session, events)
 
 
 def record_unreadable(
     session: Session, candidates: Sequence[OrgDueCandidate], now: datetime
 ) -> None:
     """Schedules with a fault are no longer due until an operator corrects them."""
-    happened: list[Event] = []
+    events: list[Event] = []
     for one in candidates:
         row, state = one.row, ScheduleState.INVALID_CRON
         move_schedule(session, row, state, actor=SCHEDULER, now=now, reason=one.fault)
         payload = {"error": one.fault, "consecutiveFailures": row.consecutive_failures}
-        happened.append(
-            schedule_event(row.org_id, row.id, "invalid", str(row.version), now, payload)
-        )
+        events.append(schedule_event(row.org_id, row.id, "invalid", str(row.version), now, payload))
     _write(session, [one.row for one in candidates])
-    enqueue(session, happened)
+    enqueue(session, events)
 
 
 def _write(session: Session, rows: Sequence[OrgScheduleRow]) -> None:
@@ -213,35 +211,38 @@ def _write(session: Session, rows: Sequence[OrgScheduleRow]) -> None:
 
 
 def cancel_superseded(
-    session: Session, rows: Sequence[OrgScheduleRow], now: datetime, sparing: Collection[int] = ()
+    session: Session,
+    rows: Sequence[OrgScheduleRow],
+    now: datetime,
+    except_job_ids: Collection[int] = (),
 ) -> None:
     """Cancel the waiting jobs of schedules that are due again, and ask running jobs to stop, or end
     them at once, by the schedule's policy. `follow_jobs` stops work of other packages. The jobs in
-    `sparing` and those of backfills stay unchanged."""
+    `except_job_ids` and those of backfills stay unchanged."""
     if not rows:
         return
     at_once = {row.id for row in rows if row.overlap_policy == OverlapPolicy.TERMINATE_OTHER}
-    is_elsewhere = JobRunRow.following.is_not(None)
+    is_followed = JobRunRow.following.is_not(None)
     query = (
-        select(JobRunRow.id, JobRunRow.schedule_id, JobRunRow.status, is_elsewhere)
+        select(JobRunRow.id, JobRunRow.schedule_id, JobRunRow.status, is_followed)
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
         .where(among(session, JobRunRow.schedule_id, [row.id for row in rows]))
         .where(OrgJobRow.batch_id.is_(None), IS_ACTIVE)
-        .where(~among(session, JobRunRow.job_id, sparing))
+        .where(~among(session, JobRunRow.job_id, except_job_ids))
     )
     # The lock prevents an attempt that starts now from ending as one that has not started.
     locked = query.order_by(JobRunRow.id).with_for_update(of=JobRunRow)
     active = session.execute(locked).tuples().all()
     ended: dict[int, AttemptEnd] = {
         id_: attempt_cancelled(SUPERSEDED)
-        for id_, schedule_id, status, goes_on_elsewhere in active
-        if status == OrgJobsRunState.PENDING or (schedule_id in at_once and not goes_on_elsewhere)
+        for id_, schedule_id, status, is_followed in active
+        if status == OrgJobsRunState.PENDING or (schedule_id in at_once and not is_followed)
     }
     end_attempts(session, ended, SCHEDULER, now)
-    asked = [id_ for id_, *_ in active if id_ not in ended]
+    ids_to_stop = [id_ for id_, *_ in active if id_ not in ended]
     session.execute(
         update(JobRunRow)
-        .where(among(session, JobRunRow.id, asked), JobRunRow.cancel_requested_at.is_(None))
+        .where(among(session, JobRunRow.id, ids_to_stop), JobRunRow.cancel_requested_at.is_(None))
         .values(cancel_requested_at=now, cancelled_by=SCHEDULER, cancel_reason=SUPERSEDED)
         .execution_options(**UNSYNCHRONIZED)
     )
@@ -286,7 +287,7 @@ def find_dispatched(
     return None if found is None else Dispatched(fire_id=found[0], job_id=found[1])
 
 
-def refuse_over(row: OrgScheduleRow) -> None:
+def refuse_ended(row: OrgScheduleRow) -> None:
     """Only active and paused schedules can run manually."""
     if row.state not in {ScheduleState.ACTIVE, ScheduleState.PAUSED}:
         raise ConflictError(
@@ -307,13 +308,13 @@ def refuse_disabled(session: Session, row: OrgScheduleRow, organisation: Organis
 def resolve_overlap(
     session: Session, row: OrgScheduleRow, schedule: OrgSchedule, now: datetime
 ) -> None:
-    """ConflictError names the job in the way, unless the policy cancels the others."""
-    its = (
+    """Raises ConflictError, which names the job in the way, unless the policy cancels the others."""
+    active_runs = (
         select(JobRunRow.job_id, JobRunRow.status)
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
         .where(JobRunRow.schedule_id == row.id, OrgJobRow.batch_id.is_(None), IS_ACTIVE)
     )
-    active = session.execute(its.order_by(JobRunRow.id)).tuples().all()
+    active = session.execute(active_runs.order_by(JobRunRow.id)).tuples().all()
     at_work = [job_id for job_id, status in active if status == OrgJobsRunState.RUNNING]
     waiting = [job_id for job_id, status in active if status == OrgJobsRunState.PENDING]
     refuse_overlap(schedule, at_work, waiting)
@@ -356,7 +357,7 @@ def job_of(
     host_id: int | None,
     own_types: Mapping[str, JobType],
 ) -> NewJob:
-    """InvalidInputError: the type of the job no longer exists, or its retry policy is out of
+    """Raises InvalidInputError if the type of the job no longer exists, or its retry policy is out of
     bounds. `own_types` are those of the organisation."""
     window = None
     if timing.window is not None:

@@ -126,8 +126,8 @@ Shown = TypeVar("Shown", bound=JsonModel)
 
 
 def get_job(session: Session, job_id: int, within: OrgScope) -> OrgJob:
-    its = OrgJobRow.id == job_id, *where_given((OrgJobRow.org_id, within.org_id))
-    rows = session.scalars(select(OrgJobRow).where(*its).execution_options(**FRESH)).all()
+    conditions = OrgJobRow.id == job_id, *where_given((OrgJobRow.org_id, within.org_id))
+    rows = session.scalars(select(OrgJobRow).where(*conditions).execution_options(**FRESH)).all()
     if not rows:
         raise no_such_job(job_id)
     return _with_runs(session, rows)[0]
@@ -158,8 +158,8 @@ def list_jobs(
 
 
 def get_run(session: Session, run_id: int, within: OrgScope) -> OrgJobRun:
-    its = JobRunRow.id == run_id, *where_given((JobRunRow.org_id, within.org_id))
-    row = session.scalar(select(JobRunRow).where(*its).execution_options(**FRESH))
+    conditions = JobRunRow.id == run_id, *where_given((JobRunRow.org_id, within.org_id))
+    row = session.scalar(select(JobRunRow).where(*conditions).execution_options(**FRESH))
     if row is None:
         raise no_such_run(run_id)
     return shown(OrgJobRun, row, attempts=_attempts(session, [run_id]).get(run_id, ()))
@@ -205,8 +205,8 @@ def transitions_of(
     session: Session, job_id: int, within: OrgScope, limit: int, after_id: int = 0
 ) -> list[JobMove]:
     """The state changes of its runs, oldest first."""
-    its = OrgJobRow.id == job_id, *where_given((OrgJobRow.org_id, within.org_id))
-    if session.scalar(select(OrgJobRow.id).where(*its)) is None:
+    conditions = OrgJobRow.id == job_id, *where_given((OrgJobRow.org_id, within.org_id))
+    if session.scalar(select(OrgJobRow.id).where(*conditions)) is None:
         raise no_such_job(job_id)
     runs = select(sqlalchemy_cast(JobRunRow.id, Text)).where(JobRunRow.job_id == job_id)
     of_runs = TransitionRow.machine == JOB_RUN.name, TransitionRow.entity_id.in_(runs)

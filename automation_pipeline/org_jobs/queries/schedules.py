@@ -50,7 +50,7 @@ from automation_pipeline.storage.statements import FRESH, among, where_given
 
 
 def timing_of(row: OrgScheduleRow) -> Timing:
-    """InvalidInputError: its cron or its time zone is no longer valid."""
+    """Raises InvalidInputError if its cron or its time zone is no longer valid."""
     # A row has the attributes of a schedule.
     return read_timing(timing_fields(cast("OrgSchedule", row), row.id))
 

@@ -257,7 +257,7 @@ class Backfill(JsonModel):
 
 
 def due_times(timing: Timing, request: BackfillInput, now: datetime) -> Sequence[Planned]:
-    """Return the past due times of the period. InvalidInputError: there are too many."""
+    """Return the past due times of the period. Raises InvalidInputError if there are too many."""
     end = min(request.until_at, now)
     coming = planned_after(timing, request.from_at - datetime.resolution)
     period = takewhile(lambda one: one.scheduled_for <= end, coming)

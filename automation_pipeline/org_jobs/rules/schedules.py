@@ -53,7 +53,7 @@ def read_schedule(
     own_types: Mapping[str, JobType] = NO_OWN_TYPES,
 ) -> OrgScheduleDefinition:
     """Parse a schedule, with the canonical name of its job type and the defaults of its payload.
-    InvalidInputError names every faulty field: single fields first, then combinations of fields.
+    Raises InvalidInputError, which names every faulty field: single fields first, then combinations of fields.
     `call_origins`: see `checked_payload`. `own_types`: the types of the organisation."""
     read = parse(OrgScheduleDefinition, given, INVALID_SCHEDULE)
     name, payload, faults = _checked_type(
@@ -188,7 +188,7 @@ def state_after(
     stored: OrgSchedule, changed: OrgScheduleDefinition, now: datetime
 ) -> NextState | None:
     """The state after a change, planned from now on. None: the change affects neither the due times
-    nor `enabled`. InvalidInputError: the schedule would never be due again, and has no end."""
+    nor `enabled`. Raises InvalidInputError if the schedule would never be due again, and has no end."""
     has_same_times = timing_fields(stored, "") == timing_fields(changed, "")
     is_as_before = has_same_times and stored.enabled == changed.enabled
     if is_as_before and stored.state is not ScheduleState.INVALID_CRON:
@@ -238,7 +238,7 @@ def check_client_key(key: str | None) -> None:
 
 def window_timing(schedule: OrgSchedule, *, ignore_window: bool = False) -> Timing:
     """The timing of a manual run: only the window counts, so a schedule with an invalid cron can be
-    run. ConflictError: the time zone of the window is not valid."""
+    run. Raises ConflictError if the time zone of the window is not valid."""
     fields = timing_fields(schedule, schedule.id)
     if ignore_window or schedule.execution_window_start is None:
         fields = replace(fields, window_start=None, window_end=None, timezone="UTC")

@@ -294,7 +294,7 @@ class RuleInput(JsonModel):
 
 
 def parse_rule(given: Mapping[str, object]) -> RuleInput:
-    """InvalidInputError names every invalid field."""
+    """Raises InvalidInputError, which names every invalid field."""
     return parse(RuleInput, given, INVALID_RULE)
 
 

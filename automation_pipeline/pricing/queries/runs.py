@@ -111,7 +111,7 @@ def claim_run(session: Session, run_id: int, owner: str, seconds: float) -> RunC
 
 
 def claimed_run(session: Session, claim: RunClaim) -> RuleRunRow:
-    """Return the run, locked until the transaction ends. LostRunClaimError: another process has taken
+    """Return the run, locked until the transaction ends. Raises LostRunClaimError if another process has taken
     the claim."""
     try:
         return RUN_CLAIMS.require(session, claim.run_id, claim.token)
@@ -293,7 +293,7 @@ def move_run(
     now: datetime,
     reason: str | None = None,
 ) -> None:
-    """The run must be locked. RuleBusyError: another run of its rule is active."""
+    """The run must be locked. Raises RuleBusyError if another run of its rule is active."""
     frm, rule_id = PricingRunState(run.status), run.rule_id
     run.status = RULE_RUN.move(frm, to)
     run.updated_at = now

@@ -114,8 +114,8 @@ def move_targets(
     now: datetime,
 ) -> None:
     """Write the columns of each target, including `status`; every target has the same columns.
-    LostRunClaimError: a target is no longer in the state `frm`, and the transaction must be rolled
-    back."""
+    Raises LostRunClaimError if a target is no longer in the state `frm`; the transaction must then be
+    rolled back."""
     for change in changes.values():
         RULE_TARGET.move(frm, TargetState(str(change["status"])))
     _write(session, frm, changes)

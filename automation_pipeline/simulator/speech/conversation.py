@@ -235,7 +235,7 @@ def conversation(fiche: Fiche, recording: Recording) -> Transcript:
 
 
 def generic_conversation(digest: str) -> Transcript:
-    """The transcript of audio that is no call of this world: a sale between invented people, determined by the
+    """The transcript of audio that is not a call of this world: a sale between invented people, determined by the
     digest."""
     rng = Random(f"{digest}/speech")
     return _fitting_phases(

@@ -260,7 +260,7 @@ def test_an_organisation_defines_job_types(org_jobs: OrgJobsCommands) -> None:
     assert updated == "Job type EXPORT of organisation acme is updated."
     assert "EXPORT agent yes 119 min Export it" in org_jobs.printed("types", "list")
     assert org_jobs.refused("types", "delete", "EXPORT", code=2) == (
-        "Standard input is no terminal: add --yes to delete job type EXPORT."
+        "Standard input is not a terminal: add --yes to delete job type EXPORT."
     )
     deleted = org_jobs.json("types", "delete", "EXPORT", "--yes")
     assert deleted == {"name": "EXPORT", "deleted": True}

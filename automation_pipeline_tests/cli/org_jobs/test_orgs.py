@@ -118,7 +118,7 @@ def test_hosts_show_the_last_heartbeat_of_their_agent(org_jobs: OrgJobsCommands)
     assert org_jobs.json("hosts", "list", "--org", "acme")["hosts"][0]["lastSeenAt"] == iso(now)
     assert org_jobs.json("hosts", "update", host_id, "--name", "lyon-1")["name"] == "lyon-1"
     message = org_jobs.refused("hosts", "delete", host_id, code=2)
-    assert message == f"Standard input is no terminal: add --yes to delete host {host_id}."
+    assert message == f"Standard input is not a terminal: add --yes to delete host {host_id}."
     assert org_jobs.json("hosts", "delete", host_id, "--yes") == {"id": host_id, "deleted": True}
 
 

@@ -328,7 +328,9 @@ def test_a_schedule_can_be_updated_with_flags_or_a_file(org_jobs: OrgJobsCommand
 def test_a_schedule_is_deleted_after_a_confirmation(org_jobs: OrgJobsCommands) -> None:
     schedule_id = org_jobs.schedule()
     message = org_jobs.refused("schedules", "delete", schedule_id, code=2)
-    assert message == f"Standard input is no terminal: add --yes to delete schedule {schedule_id}."
+    assert (
+        message == f"Standard input is not a terminal: add --yes to delete schedule {schedule_id}."
+    )
     refused = org_jobs.run("schedules", "delete", schedule_id, given=b"n\n", is_interactive=True)
     assert refused.code == 130
     assert f"Delete schedule {schedule_id}, Warm [cache]?" in refused.err

@@ -118,7 +118,7 @@ def test_a_promotion_shows_its_start_and_end(commands: PricingCommands) -> None:
 def test_a_rule_is_deleted_after_a_confirmation(commands: PricingCommands) -> None:
     commands.rule()
     message = commands.refused("rules", "delete", "1", code=2)
-    assert message == "Standard input is no terminal: add --yes to delete pricing rule 1."
+    assert message == "Standard input is not a terminal: add --yes to delete pricing rule 1."
     refused = commands.run("rules", "delete", "1", given=b"n\n", is_interactive=True)
     assert refused.code == 130
     assert "Delete pricing rule 1, Summer [sale]?" in refused.err
