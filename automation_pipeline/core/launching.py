@@ -15,6 +15,10 @@ TICK_SILENCE_SECONDS = 15.0
 BUSY_SECONDS = 60.0
 # Dagster's daemon writes its own heartbeat every 30 seconds.
 HEARTBEAT_SILENCE_SECONDS = 45.0
+# A daemon with a heartbeat this long after the last tick was alive without sensors.
+HEARTBEAT_AFTER_TICK_SECONDS = 10.0
+# Ticks that are missing for longer do not come back with a restart of the code server.
+RESTART_SECONDS = 60.0
 # A daemon that has just started loads the code location first.
 STARTING_SECONDS = 30.0
 _START_HINT = "`dagster dev` or `dagster-daemon run` starts it"
@@ -77,8 +81,12 @@ def launch_obstacle(facts: LaunchFacts) -> NotStartedError | None:
         return None if is_offered else _obstacle_while_ticking(dagster, facts.waited_seconds)
     heartbeat = dagster.heartbeat_seconds
     is_alive = heartbeat is not None and heartbeat <= HEARTBEAT_SILENCE_SECONDS
-    if heartbeat is not None and is_alive and (tick is None or tick > heartbeat + 60):
-        return _obstacle_without_ticks(dagster, facts.waited_seconds)
+    if (
+        heartbeat is not None
+        and is_alive
+        and (tick is None or tick > heartbeat + HEARTBEAT_AFTER_TICK_SECONDS)
+    ):
+        return _obstacle_without_ticks(dagster, heartbeat, tick, facts.waited_seconds)
     broken = f"; its code location {LOCATION} does not load either: {dagster.location_error}"
     return NotStartedError(
         "NO_DAEMON",
@@ -98,14 +106,25 @@ def _obstacle_while_ticking(dagster: DagsterFacts, waited_seconds: float) -> Not
     )
 
 
-def _obstacle_without_ticks(dagster: DagsterFacts, waited_seconds: float) -> NotStartedError | None:
+def _obstacle_without_ticks(
+    dagster: DagsterFacts, heartbeat: float, tick: float | None, waited_seconds: float
+) -> NotStartedError | None:
     if dagster.location_error is not None:
         return NotStartedError(
             "CODE_LOCATION",
             f"Dagster's daemon runs, but the code location {LOCATION} does not load: {dagster.location_error}",
         )
-    if dagster.stopped_sensors:
+    has_just_stopped = tick is not None and tick <= heartbeat + RESTART_SECONDS
+    if LAUNCHING_SENSOR in dagster.stopped_sensors or (
+        dagster.stopped_sensors and not has_just_stopped
+    ):
         return _sensors_stopped(*dagster.stopped_sensors)
+    if tick is not None and has_just_stopped:
+        return NotStartedError(
+            "CODE_LOCATION",
+            f"Dagster's daemon had a heartbeat {round(heartbeat)} s ago, but no sensor of the code location {LOCATION} "
+            f"has ticked for {round(tick)} s: its code server restarts, or the daemon has just ended",
+        )
     if waited_seconds < STARTING_SECONDS:
         return None
     return NotStartedError(

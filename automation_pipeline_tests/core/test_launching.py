@@ -35,6 +35,14 @@ def heartbeat(seconds: float) -> DagsterFacts:
     return DagsterFacts(heartbeat_seconds=seconds)
 
 
+def no_ticks(heartbeat: int, tick: int) -> tuple[str, str]:
+    message = (
+        f"Dagster's daemon had a heartbeat {heartbeat} s ago, but no sensor of {LOCATION} has ticked for {tick} s: "
+        "its code server restarts, or the daemon has just ended"
+    )
+    return "CODE_LOCATION", message
+
+
 NEVER = no_daemon("there was none yet")
 LOCATION = "the code location automation_pipeline.definitions"
 DOES_NOT_LOAD = (
@@ -74,7 +82,34 @@ CASES = (
     ("daemon gone for hours", WAITING, 7200.0, None, 12, no_daemon("the last was 2 h ago")),
     ("daemon gone for more hours", WAITING, 9001.0, None, 12, no_daemon("the last was 3 h ago")),
     ("daemon just killed", WAITING, 17.0, ALIVE, 12, no_daemon("the last was 17 s ago")),
-    ("daemon killed after the offer", OFFERED, 75.0, ALIVE, 90, no_daemon("the last was 20 s ago")),
+    (
+        "daemon killed after the offer",
+        OFFERED,
+        75.0,
+        heartbeat(70),
+        90,
+        no_daemon("the last was 70 s ago"),
+    ),
+    ("code server killed after the offer", OFFERED, 75.0, ALIVE, 90, no_ticks(20, 75)),
+    ("code server killed", WAITING, 22.0, heartbeat(11), 12, no_ticks(11, 22)),
+    (
+        "daemon killed after a tick",
+        WAITING,
+        21.0,
+        heartbeat(11),
+        12,
+        no_daemon("the last was 11 s ago"),
+    ),
+    ("location broken a moment ago", WAITING, 31.0, BROKEN, 12, DOES_NOT_LOAD),
+    ("sensors stopped a moment ago", WAITING, 31.0, STOPPED, 12, STOPPED_SENSOR),
+    (
+        "code server killed, another sensor stopped",
+        WAITING,
+        31.0,
+        SEVERAL_STOPPED,
+        12,
+        no_ticks(20, 31),
+    ),
     (
         "no daemon and a broken location",
         WAITING,
@@ -95,7 +130,7 @@ CASES = (
         80.0,
         heartbeat(20),
         31,
-        no_daemon("the last was 20 s ago"),
+        no_ticks(20, 80),
     ),
     ("location broken", WAITING, None, BROKEN, 12, DOES_NOT_LOAD),
     ("location broken since an hour", WAITING, 3600.0, BROKEN, 12, DOES_NOT_LOAD),
@@ -121,14 +156,14 @@ CASES = (
     ("it takes a moment", WAITING, 15.0, ALIVE, 12, None),
     ("Dagster has it", OFFERED, 2.0, DagsterFacts(), 300, None),
     ("Dagster has it and is busy", OFFERED, 60.0, ALIVE, 60, None),
-    ("Dagster was busy for too long", OFFERED, 60.1, ALIVE, 60, no_daemon("the last was 20 s ago")),
+    ("Dagster was busy for too long", OFFERED, 60.1, ALIVE, 60, no_ticks(20, 60)),
     (
         "some requests wait",
         OFFERED | {"j": (LaunchState.WAITING, None)},
         40.0,
         TICKING,
         60,
-        no_daemon("the last was 20 s ago"),
+        no_ticks(20, 40),
     ),
     ("requests are not known, daemon ticks", {}, 2.0, None, 12, None),
     ("requests are not known, no daemon", {}, None, None, 12, NEVER),
