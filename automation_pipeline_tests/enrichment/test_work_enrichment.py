@@ -460,7 +460,7 @@ def work_until_done(harness: EnrichmentHarness, job_ids: list[int]) -> list[time
 
 
 @pytest.mark.parametrize(
-    ("count", "retry_after", "waited"), [(60, None, []), (300, 30.0, [60.0]), (60, 600.0, [600.0])]
+    ("count", "retry_after", "waited"), [(60, None, []), (100, 30.0, [60.0]), (60, 600.0, [600.0])]
 )
 def test_a_rate_limit_of_the_required_register_fails_no_company(
     harness: EnrichmentHarness,

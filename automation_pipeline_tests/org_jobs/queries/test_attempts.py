@@ -296,7 +296,7 @@ class JobLifecycle:
         return self.random.choice(self.holds[-4:]) if self.holds else None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_attempts_start_once_and_ended_runs_stay_ended(data: OrgJobsData, seed: int) -> None:
     lifecycle = JobLifecycle(data, Random(seed))
     for _ in range(STEPS):
