@@ -65,7 +65,8 @@ def run_summary(services: Services, run: Run) -> Metadata:
     )
 
 
-ASSETS = ("sales_list", "fiche_details", "transcripts", "audit_outcomes")
+BEFORE_FILTERS = ("sales_list", "fiche_details")
+ASSETS = (*BEFORE_FILTERS, "transcripts", "audit_outcomes")
 AssetEvent = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
 
@@ -84,16 +85,17 @@ def asset_events(
     checks."""
     with services.database.reading() as session:
         days = {
-            day: whole
-            for day, whole in days_covered(session, run.id).items()
+            day: covered
+            for day, covered in days_covered(session, run.id).items()
             if DAYS.has_partition_key(day.isoformat())
         }
     is_whole_run = run.status in {RunStatus.COMPLETED, RunStatus.PARTIAL}
     of_run = as_metadata({"automation_run": run.id})
-    for day, is_whole_day in days.items():
-        is_done = is_whole_run and is_whole_day
-        event = dg.AssetMaterialization if is_done else dg.AssetObservation
+    for day, covered in days.items():
         for asset, (values, findings) in _states(services, day).items():
+            is_whole_asset = asset in BEFORE_FILTERS or not covered.is_filtered
+            is_done = is_whole_run and covered.is_whole and is_whole_asset
+            event = dg.AssetMaterialization if is_done else dg.AssetObservation
             if asset in assets and values is not None:
                 yield event(asset_key=asset, partition=day.isoformat(), metadata=values | of_run)
                 for finding in findings:

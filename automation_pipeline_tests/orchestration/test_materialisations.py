@@ -14,7 +14,7 @@ from automation_pipeline.core.settings import Settings
 from automation_pipeline.orchestration.run_summary import ASSETS, asset_events, assets_of_run
 from automation_pipeline_tests.audits.days import DAY, audit_day_of_sales, record_sales
 from automation_pipeline_tests.audits.harness import AuditHarness
-from automation_pipeline_tests.automation.reports import open_a_run
+from automation_pipeline_tests.automation.reports import end, open_a_run
 from automation_pipeline_tests.factories import make_schedule
 from automation_pipeline_tests.fakes.clock import FakeClock
 
@@ -83,6 +83,31 @@ def test_complete_days_are_materialised_and_partial_days_observed(
         2,
         run.id,
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_filtered"),
+    [
+        ("groupe_not_selected", True),
+        ("missing_groupe", True),
+        ("too_many_recordings", True),
+        ("no_recordings", False),
+        ("not_found", False),
+    ],
+)
+def test_a_day_filtered_after_its_details_has_no_whole_transcripts_and_audits(
+    services: Services, harness: AuditHarness, reason: str, is_filtered: bool
+) -> None:
+    """Finding 8.1: a run over one of five groupes materialised the audits of the whole day."""
+    record_sales(harness, "1", "2")
+    record_sales(harness, "3", day=OTHER)
+    run = make_run(harness, "1", "2", "3")
+    with harness.database.transaction() as session:
+        end(session, run.id, "2", "ignored", reason=reason)
+    events = metadata_of(services, run)
+    filtered = of_all(DAY, ("transcripts", "audit_outcomes")) if is_filtered else set()
+    assert events.get("AssetObservation", set()) == filtered
+    assert events["AssetMaterialization"] == (of_all(DAY) | of_all(OTHER)) - filtered
 
 
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELLED])

@@ -335,9 +335,21 @@ def fiches_to_retry(session: Session, run_id: int) -> list[str]:
     )
 
 
-def days_covered(session: Session, run_id: int) -> dict[date, bool]:
-    """The known days of sale of the run's fiches, and whether the run had all known fiches of the
-    day."""
+# A run ignores these fiches after it has fetched their details.
+FILTERED = (Reason.GROUPE_NOT_SELECTED, Reason.MISSING_GROUPE, Reason.TOO_MANY_RECORDINGS)
+
+
+@dataclass(frozen=True)
+class CoveredDay:
+    """`is_whole`: the run selected all known fiches of the day. `is_filtered`: it neither
+    transcribed nor audited some of them, because its filters exclude them."""
+
+    is_whole: bool
+    is_filtered: bool
+
+
+def days_covered(session: Session, run_id: int) -> dict[date, CoveredDay]:
+    """The known days of sale of the run's fiches."""
     in_run = and_(
         FicheResultRow.fiche_id == FicheCacheRow.fiche_id, FicheResultRow.run_id == run_id
     )
@@ -347,7 +359,12 @@ def days_covered(session: Session, run_id: int) -> dict[date, bool]:
         .where(FicheCacheRow.sales_date.is_not(None))
     )
     query = (
-        select(FicheCacheRow.sales_date, func.count(), func.count(FicheResultRow.fiche_id))
+        select(
+            FicheCacheRow.sales_date,
+            func.count(),
+            func.count(FicheResultRow.fiche_id),
+            func.count().filter(FicheResultRow.reason.in_(FILTERED)),
+        )
         .outerjoin(FicheResultRow, in_run)
         .where(FicheCacheRow.sales_date.in_(touched))
         .group_by(FicheCacheRow.sales_date)
@@ -355,8 +372,8 @@ def days_covered(session: Session, run_id: int) -> dict[date, bool]:
     )
     counted = session.execute(query).tuples()
     return {
-        date.fromisoformat(day): known == of_run
-        for day, known, of_run in counted
+        date.fromisoformat(day): CoveredDay(known == of_run, filtered > 0)
+        for day, known, of_run, filtered in counted
         if day is not None
     }
 

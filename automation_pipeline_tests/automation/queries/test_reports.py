@@ -11,7 +11,7 @@ from automation_pipeline.audits.days import FailingPoint
 from automation_pipeline.audits.queries.audits import set_deleted
 from automation_pipeline.audits.tables import AuditRow, ControlPointRow, StepResultRow
 from automation_pipeline.automation.models.runs import LedgerTally, OutcomeStatus, ReasonCount
-from automation_pipeline.automation.queries.ledger import days_covered
+from automation_pipeline.automation.queries.ledger import CoveredDay, days_covered
 from automation_pipeline.automation.queries.reports import (
     DayAudit,
     FicheSold,
@@ -162,7 +162,10 @@ def test_the_report_lists_the_sales_days_of_the_fiches(harness: AuditHarness) ->
     record_sales(harness, "5", day=date(2026, 1, 31))
     run_id = open_a_run(harness, ("1", "3", "4"))
     with harness.database.reading() as session:
-        assert days_covered(session, run_id) == {date(2026, 2, 1): True, DAY: False}
+        assert days_covered(session, run_id) == {
+            date(2026, 2, 1): CoveredDay(is_whole=True, is_filtered=False),
+            DAY: CoveredDay(is_whole=False, is_filtered=False),
+        }
 
 
 def test_an_unknown_run_has_no_report(harness: AuditHarness) -> None:
