@@ -61,11 +61,11 @@ NO_ANSWER = "The CRM had not answered when the time for details ended."
 @dataclass(frozen=True)
 class FetchOptions:
     """`budget_seconds` counts from the start of the run, over all batches and attempts.
-    `most_recordings` applies if the schedule sets no maximum (0: no limit). `poll_seconds` is the
+    `default_max_recordings` applies if the schedule sets no maximum (0: no limit). `poll_seconds` is the
     interval of progress lines in the run's log."""
 
     budget_seconds: float
-    most_recordings: int
+    default_max_recordings: int
     poll_seconds: float = 20.0
 
 
@@ -168,7 +168,9 @@ class _FetchWork:
         if isinstance(outcome, FetchFailed):
             message = f"{why[outcome.fiche_id]}: {outcome.error}"
             return failed_move(outcome.fiche_id, Reason.FETCH_FAILED, message)
-        return move_after_fetch(outcome, groupe, self._selection, self._options.most_recordings)
+        return move_after_fetch(
+            outcome, groupe, self._selection, self._options.default_max_recordings
+        )
 
     def give_up(self, session: Session, fiche_ids: Sequence[str]) -> None:
         """Fail the fiches whose details did not arrive in time, with their last error as the

@@ -94,7 +94,7 @@ async def publish_events(  # noqa: PLR0913  the bounds of one relay
             return mark_waiting_published(
                 session,
                 limit=EVENTS_MARKED_AT_ONCE,
-                but=NOTIFICATION_EVENT,
+                except_name=NOTIFICATION_EVENT,
                 caused_since=caused_since,
             )
     with database.transaction() as session:
@@ -106,7 +106,7 @@ async def publish_events(  # noqa: PLR0913  the bounds of one relay
             worker,
             limit=EVENTS_AT_ONCE,
             hold_seconds=hold_seconds,
-            but=NOTIFICATION_EVENT,
+            except_name=NOTIFICATION_EVENT,
             caused_since=caused_since,
         )
     if not claims:

@@ -259,7 +259,7 @@ async def preview_schedule(
     source: FicheSource,
     clock: Clock,
     semaphore: Semaphore,
-    most_recordings: int = 0,
+    default_max_recordings: int = 0,
 ) -> SelectionPreview:
     """Read the sales lists from the CRM. For days that the CRM does not return, use the mirror, as
     a run does."""
@@ -271,7 +271,7 @@ async def preview_schedule(
     sold, failures = await _sales(request.days, source, semaphore)
     with database.reading() as session:
         found = SelectionResult(request, _candidates(session, request, sold), failures)
-        ignored = _ignored(session, found, now, most_recordings)
+        ignored = _ignored(session, found, now, default_max_recordings)
     return SelectionPreview(
         schedule_id=schedule.id,
         mode=request.selection.mode,
@@ -310,7 +310,7 @@ async def _sales(
 
 
 def _ignored(
-    session: Session, found: SelectionResult, now: datetime, most_recordings: int
+    session: Session, found: SelectionResult, now: datetime, default_max_recordings: int
 ) -> tuple[AutomationLeftOut, ...]:
     details = known_since(session, found.kept, EPOCH, now)
     groupes = groupes_of(session, [one.fiche_id for one in details])
@@ -319,7 +319,10 @@ def _ignored(
         reason: tuple[Reason, str] | None = (Reason.NOT_FOUND, NOT_FOUND_REASON)
         if isinstance(one, DetailsKnown):
             reason = ignore_reason(
-                groupes.get(one.fiche_id), one.recordings, found.request.selection, most_recordings
+                groupes.get(one.fiche_id),
+                one.recordings,
+                found.request.selection,
+                default_max_recordings,
             )
         if reason is not None:
             ignored.append(

@@ -161,6 +161,6 @@ class RedisRateLimiter:
     ) -> float | None:
         interval = rate.interval_seconds
         credit = (rate.burst - 1) * interval
-        most = "" if max_wait_seconds is None else max_wait_seconds
-        wait = self._reserve(f"automation:rate:{key}", interval, credit, most)
+        max_wait = "" if max_wait_seconds is None else max_wait_seconds
+        wait = self._reserve(f"automation:rate:{key}", interval, credit, max_wait)
         return None if wait is None else float(cast(str, wait))

@@ -85,16 +85,16 @@ class AnswerObject:
     def required(self, name: str) -> "AnswerObject":
         return self._inner(name, self._values.get(name))
 
-    def entries(self, name: str, most: int, default: object = None) -> list[object]:
+    def entries(self, name: str, max_length: int, default: object = None) -> list[object]:
         found = self._values.get(name, default)
-        if not isinstance(found, list) or len(cast("list[object]", found)) > most:
+        if not isinstance(found, list) or len(cast("list[object]", found)) > max_length:
             raise _unexpected((*self._path, name))
         entries = cast("list[object]", found)
         self._read.extend(entries)
         return entries
 
-    def objects(self, name: str, most: int, default: object = None) -> list["AnswerObject"]:
-        found = self.entries(name, most, default)
+    def objects(self, name: str, max_length: int, default: object = None) -> list["AnswerObject"]:
+        found = self.entries(name, max_length, default)
         return [self._inner(f"{name}.{number}", entry) for number, entry in enumerate(found)]
 
     def _inner(self, name: str, values: object) -> "AnswerObject":

@@ -56,10 +56,10 @@ def text_fault(text: str) -> str | None:
     return "must not hold half a character" if _HALF_PAIR.search(text) else None
 
 
-def is_deeper(document: object, most: int) -> bool:
-    """Whether lists and objects are nested more than `most` levels deep."""
+def is_deeper(document: object, max_depth: int) -> bool:
+    """Whether lists and objects are nested more than `max_depth` levels deep."""
     level = [document]
-    for _ in range(most + 1):
+    for _ in range(max_depth + 1):
         deeper: list[object] = []
         for value in level:
             if isinstance(value, Mapping):

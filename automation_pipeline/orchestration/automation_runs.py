@@ -163,7 +163,7 @@ def fetch_options(services: "Services") -> "FetchOptions":
     seconds = settings.automation_fiche_details_max_wait_ms / 1000
     return FetchOptions(
         budget_seconds=seconds,
-        most_recordings=settings.automation_max_recordings_per_fiche,
+        default_max_recordings=settings.automation_max_recordings_per_fiche,
         poll_seconds=settings.automation_fiche_details_poll_interval_seconds,
     )
 

@@ -77,7 +77,7 @@ def request_job(  # noqa: PLR0913  the collaborators by name
         return get_job(session, job_id, within)
 
 
-def cancel_job(  # noqa: PLR0913  the collaborators by name, and who wants what
+def cancel_job(  # noqa: PLR0913  the collaborators and the request, by name
     job_id: int,
     *,
     within: OrgScope,
@@ -112,10 +112,8 @@ def _stop(
     is_new = run.cancel_requested_at is None
     if is_new:
         run.cancel_requested_at, run.cancelled_by, run.cancel_reason = now, actor, reason
-    was, ends = (
-        run.status,
-        run.status == OrgJobsRunState.PENDING or (at_once and run.following is None),
-    )
+    status_before = run.status
+    ends = run.status == OrgJobsRunState.PENDING or (at_once and run.following is None)
     if ends:
         end_attempts(session, {run.id: attempt_cancelled(run.cancel_reason)}, actor, now)
     if is_new or ends:
@@ -126,7 +124,7 @@ def _stop(
             action="cancel",
             entity="job",
             entity_id=str(run.job_id),
-            before={"status": was},
+            before={"status": status_before},
             after={"status": run.status, "atOnce": at_once},
             reason=reason,
             now=now,

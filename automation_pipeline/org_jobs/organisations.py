@@ -148,7 +148,7 @@ class Records(Generic[Row, Shown]):
         locked_organisation(session, owner, within)
         return find(session, self.table, key, within, lock)
 
-    def log(  # noqa: PLR0913  who did what, and why
+    def log(  # noqa: PLR0913  the parts of a log entry
         self,
         session: Session,
         row: Row,

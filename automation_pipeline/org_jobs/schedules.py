@@ -101,7 +101,7 @@ def create_schedule(  # noqa: PLR0913  the collaborators by name
         return as_schedule(row)
 
 
-def update_schedule(  # noqa: PLR0913  the collaborators by name, and who wants what
+def update_schedule(  # noqa: PLR0913  the collaborators and the request, by name
     schedule_id: str,
     patch: Mapping[str, object],
     *,
@@ -150,7 +150,7 @@ def delete_schedule(
         record_change(session, row, "delete", actor=actor, now=now, before=before)
 
 
-def pause_schedule(  # noqa: PLR0913  the collaborators by name, and who wants what
+def pause_schedule(  # noqa: PLR0913  the collaborators and the request, by name
     schedule_id: str,
     *,
     within: OrgScope,
@@ -301,7 +301,7 @@ def keep_next_run(
         return as_schedule(row)
 
 
-def run_schedule_now(  # noqa: PLR0913  the collaborators by name, and who wants what
+def run_schedule_now(  # noqa: PLR0913  the collaborators and the request, by name
     schedule_id: str,
     *,
     within: OrgScope,
@@ -389,7 +389,7 @@ def preview_schedule(
             own_types = own_type(session, org_id, given.get("jobType"))
     wanted = read_schedule(given, call_origins=call_origins, own_types=own_types)
     timing = read_timing(timing_fields(wanted, "", jitter_seconds=0))
-    return preview(timing, after, count, most_jitter=wanted.jitter_s)
+    return preview(timing, after, count, max_jitter_seconds=wanted.jitter_s)
 
 
 def coming_runs(

@@ -60,7 +60,7 @@ from automation_pipeline.storage.run_requests import RunRequestRow
 from automation_pipeline.storage.statements import among, database_now, database_time
 
 
-def request_rule_run(  # noqa: PLR0913  the services by name, and who requests what
+def request_rule_run(  # noqa: PLR0913  the services and the request, by name
     rule_id: int,
     *,
     database: Database,

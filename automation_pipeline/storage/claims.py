@@ -171,26 +171,26 @@ _KEYS = RowClaims(
 
 
 def take(
-    session: Session, keys: Iterable[str], owner: str, ttl_seconds: float, most: int | None = None
+    session: Session, keys: Iterable[str], owner: str, ttl_seconds: float, limit: int | None = None
 ) -> list[Claim]:
-    """Claim the free keys in one statement; with `most`, only so many of them, chosen at random."""
+    """Claim the free keys in one statement; with `limit`, only so many of them, chosen at random."""
     wanted = sorted(set(keys))
     values = {"wanted": wanted, "owner": owner, "ttl": ttl_seconds}
-    if most is not None:
-        values["most"] = most
-    statement = _taking(postgres=is_postgres(session), some=most is not None)
+    if limit is not None:
+        values["limit"] = limit
+    statement = _taking(postgres=is_postgres(session), is_limited=limit is not None)
     return [Claim(key, owner, token) for key, token in session.execute(statement, values)]
 
 
 @cache
-def _taking(*, postgres: bool, some: bool) -> TextClause:
+def _taking(*, postgres: bool, is_limited: bool) -> TextClause:
     """Keys are locked in their order, so that two workers that claim the same keys do not deadlock.
     Tokens follow the clock, so that they keep increasing after the row of a released claim was
     deleted."""
     now, until = (now_sql(seconds, postgres=postgres) for seconds in ("0.0", ":ttl"))
     clock = f"CAST({epoch_sql(postgres=postgres)} * 1000 AS BIGINT)"
     keys = "unnest(:wanted) AS wanted(value)" if postgres else "json_each(:wanted) AS wanted"
-    order = "random() LIMIT :most" if some else "wanted.value"
+    order = "random() LIMIT :limit" if is_limited else "wanted.value"
     statement = text(
         f"""
         INSERT INTO leases (key, owner, token, acquired_at, expires_at)

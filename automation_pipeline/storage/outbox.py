@@ -198,14 +198,16 @@ def _claimable() -> tuple[ColumnElement[bool], ...]:
 
 
 def mark_waiting_published(
-    session: Session, *, limit: int, but: str, caused_since: datetime | None = None
+    session: Session, *, limit: int, except_name: str, caused_since: datetime | None = None
 ) -> int:
-    """Mark the oldest waiting events as published, except those of the name `but`, and return their
+    """Mark the oldest waiting events as published, except those of the name `except_name`, and return their
     number. For installations without a publisher."""
     lock_publishing(session)
     waiting = (
         select(OutboxRow.id)
-        .where(*_claimable(), OutboxRow.event_name != but, *of_aggregates_since(caused_since))
+        .where(
+            *_claimable(), OutboxRow.event_name != except_name, *of_aggregates_since(caused_since)
+        )
         .order_by(OutboxRow.id)
         .limit(limit)
     )
@@ -283,19 +285,19 @@ def claim_in_order(
     *,
     limit: int,
     hold_seconds: float,
-    but: str,
+    except_name: str,
     caused_since: datetime | None = None,
 ) -> list[ClaimedEvent]:
-    """Claim the oldest events that can be published now, except those of the name `but`. It skips
+    """Claim the oldest events that can be published now, except those of the name `except_name`. It skips
     aggregates with an earlier event that is held or waits for its next attempt; parked events do
     not block later ones. A claim is not an attempt yet."""
     lock_publishing(session)
     now = select(
         database_now()
     ).scalar_subquery()  # read once, so that an index can be searched for it
-    unpublished = OutboxRow.published_at.is_(None), OutboxRow.event_name != but
+    unpublished = OutboxRow.published_at.is_(None), OutboxRow.event_name != except_name
     free = or_(OutboxRow.claimed_until.is_(None), OutboxRow.claimed_until <= now)
-    stuck = _blocking_events(but, now)
+    stuck = _blocking_events(except_name, now)
     oldest = (
         select(OutboxRow.id)
         .where(
@@ -314,11 +316,11 @@ def claim_in_order(
     return [ClaimedEvent(row.id, row.attempts + 1, event_in(row)) for row in rows]
 
 
-def _blocking_events(but: str, now: ScalarSelect[datetime]) -> Subquery:
+def _blocking_events(except_name: str, now: ScalarSelect[datetime]) -> Subquery:
     """The first event of each aggregate that cannot be published now: few rows, even if the queue
     is long."""
     row = aliased(OutboxRow)
-    unpublished = row.published_at.is_(None), row.event_name != but
+    unpublished = row.published_at.is_(None), row.event_name != except_name
     stuck = union_all(
         select(row.correlation_id, row.id).where(*unpublished, row.claimed_until > now),
         select(row.correlation_id, row.id).where(

@@ -167,7 +167,7 @@ class _RecordingWorker:
                     raise
                 await asyncio.sleep(POLL_SECONDS)
 
-    def _claim(self, most: int, session: Session) -> list[RecordingClaim] | None:
+    def _claim(self, limit: int, session: Session) -> list[RecordingClaim] | None:
         """Claim recordings. None when the caller's runs have ended."""
         if not any_running(session, self._run_ids):
             return None
@@ -175,7 +175,7 @@ class _RecordingWorker:
         return claim_next(
             session,
             self._owner,
-            most,
+            limit,
             lease_seconds=options.lease_seconds,
             per_fiche=options.per_fiche,
         )

@@ -52,7 +52,7 @@ from automation_pipeline_tests.transcription.harness import (
 )
 from automation_pipeline_tests.waiting import run_with_fake_time
 
-FETCHING = FetchOptions(budget_seconds=120, most_recordings=0)
+FETCHING = FetchOptions(budget_seconds=120, default_max_recordings=0)
 WORK = WorkOptions(
     transcription_seconds=120, audit_seconds=120, longest_pause_seconds=0.2, audits_at_once=3
 )

@@ -233,7 +233,7 @@ def test_a_probe_of_several_aggregates_ends_with_the_budget(database: Database) 
 
     fill(database, [event(key, key) for key in "abc"])
     with database.transaction() as session:
-        claim_in_order(session, "crashed", limit=9, hold_seconds=-1.0, but="other")
+        claim_in_order(session, "crashed", limit=9, hold_seconds=-1.0, except_name="other")
     publisher = SlowOutage(outage=OUTAGE)
     publishing = publish_events(
         publisher, "anna", database=database, hold_seconds=60, budget_seconds=0.05
@@ -319,7 +319,9 @@ def test_worker_crashes_do_not_count_as_attempts(database: Database) -> None:
     fill(database, [event("a")])
     for number in range(6):
         with database.transaction() as session:
-            claim_in_order(session, f"dead {number}", limit=1, hold_seconds=-1.0, but="other")
+            claim_in_order(
+                session, f"dead {number}", limit=1, hold_seconds=-1.0, except_name="other"
+            )
     publish(database, FakePublisher(refused={"a": PermanentError("refused")}))
     [row] = waiting(database)
     assert (row.attempts, row.available_at.year) == (1, datetime.now(UTC).year)

@@ -287,10 +287,10 @@ def test_the_page_has_no_external_resources(harness: AuditHarness, run_id: int) 
 
 
 def test_a_large_run_is_summarised(harness: AuditHarness, run_id: int) -> None:
-    result = page_of(harness, run_id, most_fiches=3, most_in_full=0).printed
+    result = page_of(harness, run_id, max_listed_fiches=3, max_detailed_audits=0).printed
     assert "And 1 more fiches, which this page leaves out." in result
     assert "And 1 more audits, which this page leaves out." in result
-    page_with_one_audit = page_of(harness, run_id, most_in_full=1)
+    page_with_one_audit = page_of(harness, run_id, max_detailed_audits=1)
     assert (
         "The steps of the 1 with the lowest scores are shown below" in page_with_one_audit.printed
     )

@@ -87,7 +87,9 @@ def publish_in_order(url: str, worker: str, batch: int) -> list[tuple[float, str
     with opened(url) as database:
         while is_any_left(database):
             with database.transaction() as session:
-                claims = claim_in_order(session, worker, limit=batch, hold_seconds=60.0, but="")
+                claims = claim_in_order(
+                    session, worker, limit=batch, hold_seconds=60.0, except_name=""
+                )
             messages += [(time.monotonic(), claimed.event.key) for claimed in claims]
             pause(0.002)
             with database.transaction() as session:

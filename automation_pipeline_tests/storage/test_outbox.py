@@ -200,7 +200,7 @@ def claim_order(
 ) -> list[str]:
     with database.transaction() as session:
         claims = claim_in_order(
-            session, worker, limit=limit, hold_seconds=hold_seconds, but="other"
+            session, worker, limit=limit, hold_seconds=hold_seconds, except_name="other"
         )
         return [claimed.event.key for claimed in claims]
 

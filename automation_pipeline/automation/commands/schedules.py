@@ -184,7 +184,7 @@ def selection_of(services: Services, schedule_id: int) -> SelectionPreview:
             source=services.crm_with(key),
             clock=services.clock,
             semaphore=services.sales_list_semaphore,
-            most_recordings=services.settings.automation_max_recordings_per_fiche,
+            default_max_recordings=services.settings.automation_max_recordings_per_fiche,
         )
     )
 

@@ -207,7 +207,7 @@ def count_audits(session: Session, run_id: int) -> int:
 
 
 def reported_audits(
-    session: Session, run_id: int, fiche_ids: Sequence[str], most_in_full: int
+    session: Session, run_id: int, fiche_ids: Sequence[str], max_detailed_audits: int
 ) -> tuple[ReportedAudit, ...]:
     """By fiche, in the order given."""
     query = (
@@ -221,7 +221,7 @@ def reported_audits(
     scored = [(row.score_percentage, row.id) for row, *_ in rows]
     # The worst score first; an audit without one has nothing to show.
     worst = sorted(scored, key=lambda audit: (audit[0] is None, audit[0] or 0, audit[1]))
-    steps = _steps(session, [audit_id for _, audit_id in worst[:most_in_full]])
+    steps = _steps(session, [audit_id for _, audit_id in worst[:max_detailed_audits]])
     order = {fiche_id: number for number, fiche_id in enumerate(fiche_ids)}
     return tuple(
         ReportedAudit(
@@ -299,17 +299,17 @@ def run_report(
     session: Session,
     run_id: int,
     *,
-    most_fiches: int = MAX_FICHES,
-    most_in_full: int = MAX_AUDITS_IN_FULL,
+    max_listed_fiches: int = MAX_FICHES,
+    max_detailed_audits: int = MAX_AUDITS_IN_FULL,
 ) -> RunReport:
     """Failed fiches come first. The report has the audits of the listed fiches, and the steps of
-    the `most_in_full` worst ones."""
+    the `max_detailed_audits` worst ones."""
     query = select(RunRow, ScheduleRow.name).join(ScheduleRow, ScheduleRow.id == RunRow.schedule_id)
     found = session.execute(query.where(RunRow.id == run_id)).tuples().one_or_none()
     if found is None:
         raise NotFoundError(f"Run {run_id} not found")
     row, schedule_name = found
-    fiches = _reported_fiches(session, run_id, most_fiches)
+    fiches = _reported_fiches(session, run_id, max_listed_fiches)
     return RunReport(
         run=as_run(row),
         schedule_name=schedule_name,
@@ -319,18 +319,20 @@ def run_report(
         tally=tally(session, run_id, row.selected_fiches),
         causes=reasons_of_run(session, run_id),
         fiches=fiches,
-        audits=reported_audits(session, run_id, [fiche.fiche_id for fiche in fiches], most_in_full),
+        audits=reported_audits(
+            session, run_id, [fiche.fiche_id for fiche in fiches], max_detailed_audits
+        ),
         audit_count=count_audits(session, run_id),
     )
 
 
-def _reported_fiches(session: Session, run_id: int, most: int) -> tuple[ReportedFiche, ...]:
+def _reported_fiches(session: Session, run_id: int, limit: int) -> tuple[ReportedFiche, ...]:
     query = (
         select(FicheResultRow, FicheCacheRow.groupe)
         .outerjoin(FicheCacheRow, FicheCacheRow.fiche_id == FicheResultRow.fiche_id)
         .where(FicheResultRow.run_id == run_id)
         .order_by(_WORST_FIRST, FicheResultRow.position)
-        .limit(most)
+        .limit(limit)
     )
     return tuple(
         reported_fiche(as_outcome(row), groupe) for row, groupe in session.execute(query).tuples()

@@ -300,7 +300,7 @@ async def preview(schedule_id: IdInPath, reach: ReachDep, services: ServicesDep)
             source=services.crm_with(schedule.external_api_key),
             clock=services.clock,
             semaphore=services.sales_list_semaphore,
-            most_recordings=services.settings.automation_max_recordings_per_fiche,
+            default_max_recordings=services.settings.automation_max_recordings_per_fiche,
         )
     return answer(shown if reach.is_whole else shown.without_fiches())
 

@@ -111,9 +111,9 @@ def ignore_reason(
             return Reason.MISSING_GROUPE, "Missing groupe"
         if result not in _selected_groupes(selection):
             return Reason.GROUPE_NOT_SELECTED, f"Groupe not selected ({result})"
-    most = selection.max_recordings_per_fiche or ceiling
-    if most and recordings > most:
-        return Reason.TOO_MANY_RECORDINGS, f"Too many recordings ({recordings} > {most})"
+    limit = selection.max_recordings_per_fiche or ceiling
+    if limit and recordings > limit:
+        return Reason.TOO_MANY_RECORDINGS, f"Too many recordings ({recordings} > {limit})"
     if selection.only_with_recordings and recordings == 0:
         return Reason.NO_RECORDINGS, "No recordings"
     return None

@@ -215,7 +215,7 @@ def get_backfill(session: Session, batch_id: int, within: OrgScope) -> Backfill:
     return backfill
 
 
-def list_backfills(  # noqa: PLR0913  what narrows the list, by name
+def list_backfills(  # noqa: PLR0913  the filters of the list, by name
     session: Session,
     within: OrgScope,
     *,

@@ -120,7 +120,7 @@ def list_hosts(
     return [Host.model_validate(row, from_attributes=True) for row in session.scalars(page)]
 
 
-def list_servers(  # noqa: PLR0913  what narrows the list, by name
+def list_servers(  # noqa: PLR0913  the filters of the list, by name
     session: Session,
     within: OrgScope,
     *,
@@ -312,7 +312,7 @@ def as_card(row: OrgJobTypeRow) -> JobTypeCard:
     )
 
 
-def add_audit_entry(  # noqa: PLR0913  who did what to what, and why
+def add_audit_entry(  # noqa: PLR0913  the parts of a log entry
     session: Session,
     *,
     org_id: str,
@@ -341,7 +341,7 @@ def add_audit_entry(  # noqa: PLR0913  who did what to what, and why
     )
 
 
-def audit_log(  # noqa: PLR0913  what narrows it, by name
+def audit_log(  # noqa: PLR0913  the filters of the list, by name
     session: Session,
     within: OrgScope,
     *,

@@ -55,7 +55,7 @@ def timing_of(row: OrgScheduleRow) -> Timing:
     return read_timing(timing_fields(cast("OrgSchedule", row), row.id))
 
 
-def move_schedule(  # noqa: PLR0913  who moves what where, and why
+def move_schedule(  # noqa: PLR0913  the parts of a transition
     session: Session,
     row: OrgScheduleRow,
     to: ScheduleState,
@@ -261,7 +261,7 @@ _EVENTS = {
 }
 
 
-def record_change(  # noqa: PLR0913  who did what, and what changed by it
+def record_change(  # noqa: PLR0913  the parts of a log entry
     session: Session,
     row: OrgScheduleRow,
     action: str,
@@ -287,7 +287,7 @@ def record_change(  # noqa: PLR0913  who did what, and what changed by it
     )
 
 
-def add_schedule_entry(  # noqa: PLR0913  who did what, and what changed by it
+def add_schedule_entry(  # noqa: PLR0913  the parts of a log entry
     session: Session,
     row: OrgScheduleRow,
     action: str,

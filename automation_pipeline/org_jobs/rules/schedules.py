@@ -404,17 +404,17 @@ def check_count(count: int) -> None:
 
 
 def preview(
-    timing: Timing, after: datetime, count: int, *, most_jitter: int = 0
+    timing: Timing, after: datetime, count: int, *, max_jitter_seconds: int = 0
 ) -> SchedulePreview:
-    """The due times after `after`. `most_jitter` is the limit of the delay, for a schedule that is
+    """The due times after `after`. `max_jitter_seconds` is the limit of the delay, for a schedule that is
     not stored yet and has no fixed delay."""
-    return _preview(timing, planned_after(timing, max(after, _EARLIEST)), count, most_jitter)
+    return _preview(timing, planned_after(timing, max(after, _EARLIEST)), count, max_jitter_seconds)
 
 
 def _preview(
-    timing: Timing, planned: Iterable[Planned], count: int, most_jitter: int = 0
+    timing: Timing, planned: Iterable[Planned], count: int, max_jitter_seconds: int = 0
 ) -> SchedulePreview:
-    runs = tuple(_coming_run(timing, one, most_jitter) for one in islice(planned, count))
+    runs = tuple(_coming_run(timing, one, max_jitter_seconds) for one in islice(planned, count))
     return SchedulePreview(
         in_words=describe_cron(timing.crons[0].text),
         timezone=timing.zone.key,
@@ -423,10 +423,12 @@ def _preview(
     )
 
 
-def _coming_run(timing: Timing, one: Planned, most_jitter: int) -> ComingRun:
+def _coming_run(timing: Timing, one: Planned, max_jitter_seconds: int) -> ComingRun:
     notes = [note for note in (_clock_note(timing, one), *_delay_notes(timing, one)) if note]
-    if most_jitter:
-        notes.append(f"It is delayed by up to {most_jitter} s, so that not all jobs start at once.")
+    if max_jitter_seconds:
+        notes.append(
+            f"It is delayed by up to {max_jitter_seconds} s, so that not all jobs start at once."
+        )
     return ComingRun(
         scheduled_for=one.scheduled_for,
         effective_for=one.effective_for,

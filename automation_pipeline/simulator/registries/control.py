@@ -21,12 +21,12 @@ from automation_pipeline.simulator.registries.state import RegistriesState, Wind
 def peak(times: Iterable[float], seconds: float) -> int:
     """The maximum number of calls in any window of this length."""
     ordered = sorted(times)
-    first = most = 0
+    first = maximum = 0
     for last, at in enumerate(ordered):
         while ordered[first] + seconds <= at:
             first += 1
-        most = max(most, last - first + 1)
-    return most
+        maximum = max(maximum, last - first + 1)
+    return maximum
 
 
 MOST_CALLS, MOST_SECONDS = 1_000_000, 86_400.0

@@ -296,13 +296,13 @@ def _number(q: str) -> str:
     return "".join(q.split())
 
 
-def _whole(given: Mapping[str, str], name: str, default: int, most: int) -> int:
+def _whole(given: Mapping[str, str], name: str, default: int, maximum: int) -> int:
     text = given.get(name, str(default))
     if not (
         text.isascii()
         and text.isdecimal()
-        and len(text) <= len(str(most))
-        and 1 <= int(text) <= most
+        and len(text) <= len(str(maximum))
+        and 1 <= int(text) <= maximum
     ):
-        raise RefusedError(f"Veuillez indiquer un paramètre `{name}` entre `1` et `{most}`.")
+        raise RefusedError(f"Veuillez indiquer un paramètre `{name}` entre `1` et `{maximum}`.")
     return int(text)

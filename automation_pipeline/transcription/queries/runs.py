@@ -378,7 +378,7 @@ def _build_claim() -> UpdateBase:
         select(Task.id, Task.urgency, Task.fiche_id, working)
         .where(_IS_LIVE, or_(is_waiting, is_left), working < per_fiche)
         .order_by(Task.urgency, Task.id)
-        .limit(bindparam("most", type_=Integer()))
+        .limit(bindparam("limit", type_=Integer()))
         .cte("free")
     )
     nth = func.row_number().over(partition_by=free.c.fiche_id, order_by=(free.c.urgency, free.c.id))
@@ -396,12 +396,12 @@ _CLAIM = _build_claim()
 
 
 def claim_next(
-    session: Session, owner: str, most: int, *, lease_seconds: float, per_fiche: int
+    session: Session, owner: str, limit: int, *, lease_seconds: float, per_fiche: int
 ) -> list[RecordingClaim]:
-    """Claim up to `most` free recordings of any run, by urgency, then age, and at most `per_fiche` of one
+    """Claim up to `limit` free recordings of any run, by urgency, then age, and at most `per_fiche` of one
     fiche at a time. Claims are serialised, so that concurrent workers do not exceed that limit."""
     advisory_lock(session, "transcription-claims")
-    wanted = {"most": most, "per_fiche": per_fiche, "by": owner, "seconds": lease_seconds}
+    wanted = {"limit": limit, "per_fiche": per_fiche, "by": owner, "seconds": lease_seconds}
     task_ids = list(session.connection().execute(_CLAIM, wanted).scalars())
     if not task_ids:
         return []

@@ -105,7 +105,7 @@ def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(
     harness: AuditHarness,
 ) -> None:
     run_id = make_reported_run(harness)
-    result = report(harness, run_id, most_in_full=1)
+    result = report(harness, run_id, max_detailed_audits=1)
     assert [(audit.fiche_id, bool(audit.steps)) for audit in result.audits] == [
         ("1", False),
         ("2", True),
@@ -113,11 +113,11 @@ def test_only_the_worst_audits_include_steps_and_the_fiche_list_is_limited(
     with harness.database.transaction() as session:
         of_first = update(AuditRow).where(AuditRow.id == 1)
         session.execute(of_first.values(score_percentage=None))
-    result = report(harness, run_id, most_in_full=1)
+    result = report(harness, run_id, max_detailed_audits=1)
     assert [bool(audit.steps) for audit in result.audits] == [False, True], (
         "an audit without a score comes last"
     )
-    short = report(harness, run_id, most_fiches=3)
+    short = report(harness, run_id, max_listed_fiches=3)
     assert [fiche.fiche_id for fiche in short.fiches] == ["3", "4", "1"]
     assert ([audit.fiche_id for audit in short.audits], short.audit_count) == (["1"], 2)
     assert short.tally.selected == 4

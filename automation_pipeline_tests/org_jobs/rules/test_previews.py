@@ -33,11 +33,11 @@ SPRING, AUTUMN = datetime(2026, 3, 28, 12, 0, tzinfo=UTC), datetime(2026, 10, 24
 
 
 def runs(
-    cron: str, after: datetime, count: int = 2, *, most_jitter: int = 0, **fields: object
+    cron: str, after: datetime, count: int = 2, *, max_jitter_seconds: int = 0, **fields: object
 ) -> list[ComingRun]:
     values = {"seed": "s", "cron_expression": cron, "timezone": "Europe/Paris"} | fields
     timing = read_timing(TimingFields(**values))  # type: ignore[arg-type]
-    return list(preview(timing, after, count, most_jitter=most_jitter).runs)
+    return list(preview(timing, after, count, max_jitter_seconds=max_jitter_seconds).runs)
 
 
 def test_each_previewed_run_has_its_local_time() -> None:
@@ -92,7 +92,7 @@ def test_jitter_note_has_seconds_or_the_maximum() -> None:
     for run in jittered:
         seconds = round((run.effective_for - run.scheduled_for).total_seconds())
         assert run.note == f"It is delayed by {seconds} s, so that not all jobs start at once."
-    (unsaved, _) = runs("0 2 * * *", MAY, most_jitter=600)
+    (unsaved, _) = runs("0 2 * * *", MAY, max_jitter_seconds=600)
     assert unsaved.note == "It is delayed by up to 600 s, so that not all jobs start at once."
 
 
