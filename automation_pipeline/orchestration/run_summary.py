@@ -93,7 +93,7 @@ def asset_events(
     of_run = as_metadata({"automation_run": run.id})
     for day, covered in days.items():
         for asset, (values, findings) in _states(services, day).items():
-            is_whole_asset = asset in BEFORE_FILTERS or not covered.is_filtered
+            is_whole_asset = asset in BEFORE_FILTERS or not covered.is_reduced
             is_done = is_whole_run and covered.is_whole and is_whole_asset
             event = dg.AssetMaterialization if is_done else dg.AssetObservation
             if asset in assets and values is not None:

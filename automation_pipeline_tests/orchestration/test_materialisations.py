@@ -110,6 +110,18 @@ def test_a_day_filtered_after_its_details_has_no_whole_transcripts_and_audits(
     assert events["AssetMaterialization"] == (of_all(DAY) | of_all(OTHER)) - filtered
 
 
+def test_a_run_that_stops_after_the_fetch_materialises_no_transcripts(
+    services: Services, harness: AuditHarness
+) -> None:
+    record_sales(harness, "1")
+    run = make_run(harness, "1", status=RunStatus.PARTIAL)
+    with harness.database.transaction() as session:
+        session.get_one(RunRow, run.id).stopped_after_fetch = True
+    events = metadata_of(services, run)
+    assert events["AssetObservation"] == of_all(DAY, ("transcripts", "audit_outcomes"))
+    assert events["AssetMaterialization"] == of_all(DAY, ("sales_list", "fiche_details"))
+
+
 @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELLED])
 def test_a_failed_or_cancelled_run_materialises_nothing(
     services: Services, harness: AuditHarness, status: RunStatus

@@ -341,11 +341,11 @@ FILTERED = (Reason.GROUPE_NOT_SELECTED, Reason.MISSING_GROUPE, Reason.TOO_MANY_R
 
 @dataclass(frozen=True)
 class CoveredDay:
-    """`is_whole`: the run selected all known fiches of the day. `is_filtered`: it neither
-    transcribed nor audited some of them, because its filters exclude them."""
+    """`is_whole`: the run selected all known fiches of the day. `is_reduced`: it neither transcribed
+    nor audited some of them, because its filters exclude them or it stopped after the fetch."""
 
     is_whole: bool
-    is_filtered: bool
+    is_reduced: bool
 
 
 def days_covered(session: Session, run_id: int) -> dict[date, CoveredDay]:
@@ -371,8 +371,9 @@ def days_covered(session: Session, run_id: int) -> dict[date, CoveredDay]:
         .order_by(FicheCacheRow.sales_date)
     )
     counted = session.execute(query).tuples()
+    has_stopped = session.get_one(RunRow, run_id).stopped_after_fetch
     return {
-        date.fromisoformat(day): CoveredDay(known == of_run, filtered > 0)
+        date.fromisoformat(day): CoveredDay(known == of_run, filtered > 0 or has_stopped)
         for day, known, of_run, filtered in counted
         if day is not None
     }

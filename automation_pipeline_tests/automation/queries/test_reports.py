@@ -163,8 +163,8 @@ def test_the_report_lists_the_sales_days_of_the_fiches(harness: AuditHarness) ->
     run_id = open_a_run(harness, ("1", "3", "4"))
     with harness.database.reading() as session:
         assert days_covered(session, run_id) == {
-            date(2026, 2, 1): CoveredDay(is_whole=True, is_filtered=False),
-            DAY: CoveredDay(is_whole=False, is_filtered=False),
+            date(2026, 2, 1): CoveredDay(is_whole=True, is_reduced=False),
+            DAY: CoveredDay(is_whole=False, is_reduced=False),
         }
 
 
