@@ -15,8 +15,8 @@ TICK_SILENCE_SECONDS = 15.0
 BUSY_SECONDS = 60.0
 # Dagster's daemon writes its own heartbeat every 30 seconds.
 HEARTBEAT_SILENCE_SECONDS = 45.0
-# Sensors tick every five seconds: a daemon with a heartbeat later than that after the last tick was
-# alive without them.
+# Sensors tick every five seconds. A daemon whose heartbeat is later than that after the last tick was
+# running without its sensors.
 HEARTBEAT_AFTER_TICK_SECONDS = 5.0
 # Ticks that are missing for longer do not come back with a restart of the code server.
 RESTART_SECONDS = 60.0

@@ -1,4 +1,4 @@
-"""What concerns all jobs: the deletion of old rows, run requests, failed and terminated runs, and the
+"""Definitions for all jobs: the deletion of old rows, run requests, failed and terminated runs, and the
 relay of notifications."""
 
 import asyncio

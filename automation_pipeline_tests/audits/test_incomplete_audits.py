@@ -45,7 +45,7 @@ def positions(model: FakeLanguageModel) -> Counter[int]:
 
 
 def reply_at_step(position: int, reply: Reply | Exception) -> Answer:
-    """A model that gives this reply about one step, and honest answers about others."""
+    """A model that gives this reply about one step, and correct answers about others."""
     return lambda asked: (
         reply if StepInPrompt.of(asked).position == position else step_answer(asked)
     )

@@ -308,7 +308,7 @@ def refuse_disabled(session: Session, row: OrgScheduleRow, organisation: Organis
 def resolve_overlap(
     session: Session, row: OrgScheduleRow, schedule: OrgSchedule, now: datetime
 ) -> None:
-    """Raises ConflictError, which names the job in the way, unless the policy cancels the others."""
+    """Raises ConflictError, which names the active job, unless the policy cancels the others."""
     active_runs = (
         select(JobRunRow.job_id, JobRunRow.status)
         .join(OrgJobRow, OrgJobRow.id == JobRunRow.job_id)
