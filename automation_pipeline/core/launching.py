@@ -20,8 +20,10 @@ HEARTBEAT_SILENCE_SECONDS = 45.0
 HEARTBEAT_AFTER_TICK_SECONDS = 5.0
 # Ticks that are missing for longer do not come back with a restart of the code server.
 RESTART_SECONDS = 60.0
-# A daemon that has just started loads the code location first.
-STARTING_SECONDS = 30.0
+# After its first heartbeat, a daemon that has just started needs some seconds for its first sensors.
+FIRST_TICK_SECONDS = 12.0
+# A sensor that ticks may be busy with other requests.
+FIRST_OFFER_SECONDS = 30.0
 _START_HINT = "`dagster dev` or `dagster-daemon run` starts it"
 
 
@@ -99,7 +101,7 @@ def launch_obstacle(facts: LaunchFacts) -> NotStartedError | None:
 def _obstacle_while_ticking(dagster: DagsterFacts, waited_seconds: float) -> NotStartedError | None:
     if LAUNCHING_SENSOR in dagster.stopped_sensors:
         return _sensors_stopped(LAUNCHING_SENSOR)
-    if dagster.has_instance or waited_seconds < STARTING_SECONDS:
+    if dagster.has_instance or waited_seconds < FIRST_OFFER_SECONDS:
         return None
     return NotStartedError(
         "SENSOR_STOPPED",
@@ -126,7 +128,7 @@ def _obstacle_without_ticks(
             f"Dagster's daemon had a heartbeat {round(heartbeat)} s ago, but no sensor of the code location {LOCATION} "
             f"has ticked for {round(tick)} s: its code server restarts, or the daemon has just ended",
         )
-    if waited_seconds < STARTING_SECONDS:
+    if waited_seconds < FIRST_TICK_SECONDS:
         return None
     return NotStartedError(
         "CODE_LOCATION",

@@ -134,9 +134,8 @@ CASES = (
     ),
     ("location broken", WAITING, None, BROKEN, 12, DOES_NOT_LOAD),
     ("location broken since an hour", WAITING, 3600.0, BROKEN, 12, DOES_NOT_LOAD),
-    ("daemon is starting", WAITING, None, ALIVE, 12, None),
-    ("daemon is starting for long", WAITING, None, ALIVE, 29.9, None),
-    ("location broken on another host only", WAITING, None, ALIVE, 30, NO_TICKS),
+    ("daemon is starting", WAITING, None, ALIVE, 11.9, None),
+    ("location broken in the daemon's workspace only", WAITING, None, ALIVE, 12, NO_TICKS),
     ("all sensors stopped", WAITING, None, STOPPED, 12, STOPPED_SENSOR),
     (
         "several sensors stopped",

@@ -30,11 +30,10 @@ def services_of(harness: AuditHarness) -> bootstrap.Services:
     return services
 
 
-def execute(config_id: int) -> dg.ExecuteInProcessResult:
+def execute(config_id: int, **links: int) -> dg.ExecuteInProcessResult:
+    config = {"fiche_id": "1900417", "audit_config_id": config_id, **links}
     return audit_fiche.execute_in_process(
-        run_config={
-            "ops": {"audit": {"config": {"fiche_id": "1900417", "audit_config_id": config_id}}}
-        },
+        run_config={"ops": {"audit": {"config": config}}},
         resources={"services": ServicesResource()},
         raise_on_error=False,
     )
@@ -74,6 +73,19 @@ def test_an_audit_without_a_grade_fails_with_the_reason(harness: AuditHarness) -
     assert not result.success
     [failure] = result.get_step_failure_events()
     assert "The key is refused" in (failure.step_failure_data.user_failure_data.description or "")
+
+
+def test_an_id_of_nothing_in_the_config_fails_with_its_name(harness: AuditHarness) -> None:
+    config_id, huge = harness.configure(steps=1), 2**70
+    configs = [
+        (huge, {}, "audit_config_id: must be from 1 to "),
+        (config_id, {"automation_run_id": huge}, "automation_run_id: must be from 1 to "),
+        (config_id, {"automation_schedule_id": 777}, "automation_schedule_id: does not exist"),
+        (config_id, {"automation_run_id": 555}, "automation_run_id: does not exist"),
+    ]
+    for number, links, complaint in configs:
+        [failure] = execute(number, **links).get_step_failure_events()
+        assert complaint in (failure.step_failure_data.user_failure_data.description or "")
 
 
 def test_audits_and_their_sweep_work_without_redis(
