@@ -20,7 +20,6 @@ from automation_pipeline.orchestration.ops import (
     CRASH_RETRIES,
     ServicesResource,
     StrictConfig,
-    check_ids,
     dagster_errors,
     error_message_of,
     every,
@@ -62,21 +61,13 @@ def audit(
     The op succeeds when the audit has a result, whatever its grade."""
     from automation_pipeline.audits.audits import audit_fiche as run_audit
     from automation_pipeline.audits.models.audits import AuditStatus
-    from automation_pipeline.audits.requests import check_automation_links
     from automation_pipeline.orchestration.fiche_jobs import audit_metadata, audit_request
 
     system = services.get()
-    links = {
-        "automation_schedule_id": config.automation_schedule_id,
-        "automation_run_id": config.automation_run_id,
-    }
     with dagster_errors():
         take_request(context, system)
-        check_ids(audit_config_id=config.audit_config_id, **links)
-        with system.database.reading() as session:
-            check_automation_links(session, links, "Invalid config")
         work = run_audit(
-            audit_request(config.model_dump(), context.run),
+            audit_request(config.model_dump(), context.run, system),
             database=system.database,
             source=system.crm,
             ensure_transcribed=transcript_reader(system, owner_of(context.run)),

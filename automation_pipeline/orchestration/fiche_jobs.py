@@ -8,11 +8,12 @@ import dagster as dg
 
 from automation_pipeline.audits.audits import fail_audit
 from automation_pipeline.audits.models.audits import AuditSummary, FicheAuditRequest
+from automation_pipeline.audits.requests import check_automation_links
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.fiches.fetch_jobs import fail_range
 from automation_pipeline.fiches.models.fetch_jobs import FetchJob
 from automation_pipeline.orchestration.job_registry import REQUEST_TAG, config_of
-from automation_pipeline.orchestration.ops import Metadata, as_metadata, table
+from automation_pipeline.orchestration.ops import Metadata, as_metadata, check_ids, table
 from automation_pipeline.storage.run_requests import filed_requests
 from automation_pipeline.transcription.models import (
     TranscriptionPriority,
@@ -85,7 +86,15 @@ def tracking_id_of(run: dg.DagsterRun) -> str:
     return config.get("tracking_id") or generated
 
 
-def audit_request(config: Mapping[str, Any], run: dg.DagsterRun) -> FicheAuditRequest:
+def audit_request(
+    config: Mapping[str, Any], run: dg.DagsterRun, services: Services
+) -> FicheAuditRequest:
+    """Raises InvalidInputError for ids that are out of range, and for a schedule or run that does not
+    exist."""
+    links = {name: config[name] for name in ("automation_schedule_id", "automation_run_id")}
+    check_ids(audit_config_id=config["audit_config_id"], **links)
+    with services.database.reading() as session:
+        check_automation_links(session, links, "Invalid config")
     return FicheAuditRequest(
         tracking_id=tracking_id_of(run),
         fiche_id=config["fiche_id"],
