@@ -126,7 +126,7 @@ def _obstacle_without_ticks(
         return NotStartedError(
             "CODE_LOCATION",
             f"Dagster's daemon had a heartbeat {round(heartbeat)} s ago, but no sensor of the code location {LOCATION} "
-            f"has ticked for {round(tick)} s: its code server restarts, or the daemon has just ended",
+            f"has ticked for {round(tick)} s: its code server restarts, or the daemon has ended: {_START_HINT}",
         )
     if waited_seconds < FIRST_TICK_SECONDS:
         return None

@@ -38,7 +38,7 @@ def heartbeat(seconds: float) -> DagsterFacts:
 def no_ticks(heartbeat: int, tick: int) -> tuple[str, str]:
     message = (
         f"Dagster's daemon had a heartbeat {heartbeat} s ago, but no sensor of {LOCATION} has ticked for {tick} s: "
-        "its code server restarts, or the daemon has just ended"
+        "its code server restarts, or the daemon has ended: `dagster dev` or `dagster-daemon run` starts it"
     )
     return "CODE_LOCATION", message
 
