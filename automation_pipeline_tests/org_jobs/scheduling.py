@@ -13,11 +13,11 @@ from automation_pipeline.org_jobs.schedules import (
 )
 from automation_pipeline_tests.org_jobs.data import ORG, OrgJobsData
 
-MINE = OrgScope(ORG)
+ORG_SCOPE = OrgScope(ORG)
 
 
 def create(
-    data: OrgJobsData, org_id: str = ORG, within: OrgScope = MINE, **fields: Any
+    data: OrgJobsData, org_id: str = ORG, within: OrgScope = ORG_SCOPE, **fields: Any
 ) -> OrgSchedule:
     """Create a schedule of an HTTPS call at 02:00. `fields` override the input."""
     data.organisation(org_id)
@@ -35,22 +35,22 @@ def update(
     data: OrgJobsData,
     schedule_id: str,
     *,
-    within: OrgScope = MINE,
+    within: OrgScope = ORG_SCOPE,
     **patch: Any,
 ) -> OrgSchedule:
     return update_schedule(schedule_id, patch, **data.context(within))
 
 
 def pause(data: OrgJobsData, schedule_id: str, **given: Any) -> OrgSchedule:
-    return pause_schedule(schedule_id, **given, **data.context(MINE))
+    return pause_schedule(schedule_id, **given, **data.context(ORG_SCOPE))
 
 
 def resume(data: OrgJobsData, schedule_id: str) -> OrgSchedule:
-    return resume_schedule(schedule_id, **data.context(MINE))
+    return resume_schedule(schedule_id, **data.context(ORG_SCOPE))
 
 
 def run_now(data: OrgJobsData, schedule_id: str, **given: Any) -> Dispatched:
-    return run_schedule_now(schedule_id, **given, **data.context(MINE))
+    return run_schedule_now(schedule_id, **given, **data.context(ORG_SCOPE))
 
 
 def log_of(data: OrgJobsData, schedule_id: str) -> list[str]:

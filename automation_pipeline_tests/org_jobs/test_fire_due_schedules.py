@@ -17,7 +17,7 @@ from automation_pipeline.org_jobs.tables import FireRow, OrgScheduleRow
 from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, OrgJobsData
-from automation_pipeline_tests.org_jobs.scheduling import MINE
+from automation_pipeline_tests.org_jobs.scheduling import ORG_SCOPE
 from automation_pipeline_tests.org_jobs.worker_processes import dispatch_until_nothing_is_due
 from automation_pipeline_tests.processes import PROCESS_COUNT, run_in_processes
 
@@ -201,7 +201,7 @@ def test_invalid_schedule_does_not_block_others(data: OrgJobsData, columns: dict
 def test_backfill_and_due_jobs_do_not_affect_each_other(data: OrgJobsData, policy: str) -> None:
     id_ = data.schedule(overlap_policy=policy, **EVERY_FIVE)
     given = {"from": "2026-05-04T09:00:00Z", "until": "2026-05-04T09:55:00Z"}
-    batch = backfill_schedule(id_, given, **data.context(MINE))
+    batch = backfill_schedule(id_, given, **data.context(ORG_SCOPE))
     set_clock(data, 10, 5)
     assert dispatch_due(data) == FireReport(dispatched=1)
     jobs = data.jobs(id_)

@@ -28,7 +28,7 @@ from automation_pipeline.org_jobs.tables import HostRow, ServerRow
 from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.org_jobs.data import ACTOR, ORG, OTHER_ORG, OrgJobsData
 
-MINE = OrgScope(ORG)
+ORG_SCOPE = OrgScope(ORG)
 KINDS = ("host", "server")
 CREATE: dict[str, Callable[..., Any]] = {"host": create_host, "server": create_server}
 UPDATE: dict[str, Callable[..., Any]] = {"host": update_host, "server": update_server}
@@ -42,9 +42,9 @@ def ids(data: OrgJobsData, kind: str) -> list[int]:
 
 def test_a_new_host_is_stored_and_logged(data: OrgJobsData) -> None:
     data.organisation()
-    created = create_host({"name": "eu-1"}, org_id=ORG, **data.context(MINE))
+    created = create_host({"name": "eu-1"}, org_id=ORG, **data.context(ORG_SCOPE))
     with data.database.reading() as session:
-        assert get_host(session, created.id, MINE) == created
+        assert get_host(session, created.id, ORG_SCOPE) == created
     assert (created.name, created.org_id, created.last_seen_at, created.agent_version) == (
         "eu-1",
         ORG,
@@ -60,9 +60,9 @@ def test_a_new_host_is_stored_and_logged(data: OrgJobsData) -> None:
 def test_a_new_server_is_stored_and_logged_and_moves_no_jobs(data: OrgJobsData) -> None:
     host_id, waiting = data.host(), data.job()
     given = {"name": "one", "hostId": str(host_id)}
-    created = create_server(given, org_id=ORG, **data.context(MINE))
+    created = create_server(given, org_id=ORG, **data.context(ORG_SCOPE))
     with data.database.reading() as session:
-        assert get_server(session, created.id, MINE) == created
+        assert get_server(session, created.id, ORG_SCOPE) == created
     assert (created.name, created.org_id, created.host_id, created.is_enabled) == (
         "one",
         ORG,
@@ -94,12 +94,12 @@ def test_a_caller_cannot_access_another_organisation(kind: str, data: OrgJobsDat
     theirs = getattr(data, kind)(OTHER_ORG, name="theirs")
     for org_id in (OTHER_ORG, "unknown"):
         with pytest.raises(NotFoundError, match=f"^Organisation {org_id} not found"):
-            CREATE[kind]({"name": "one"}, org_id=org_id, **data.context(MINE))
+            CREATE[kind]({"name": "one"}, org_id=org_id, **data.context(ORG_SCOPE))
     for key in (theirs, theirs + 99):
         with pytest.raises(NotFoundError, match=f"^{kind.title()} {key} not found"):
-            UPDATE[kind](key, {"name": "renamed"}, **data.context(MINE))
+            UPDATE[kind](key, {"name": "renamed"}, **data.context(ORG_SCOPE))
         with pytest.raises(NotFoundError, match=f"^{kind.title()} {key} not found"):
-            DELETE[kind](key, **data.context(MINE))
+            DELETE[kind](key, **data.context(ORG_SCOPE))
     with data.database.reading() as session:
         listed = list_hosts if kind == "host" else list_servers
         [row] = listed(session, ALL_ORGANISATIONS, limit=10, offset=0)
@@ -126,7 +126,7 @@ def test_a_change_of_a_host_is_logged_once(data: OrgJobsData) -> None:
     until = data.now + timedelta(hours=2)
     data.advance_minutes(1)
     patch = {"maintenanceUntil": iso(until)}
-    changed = update_host(host_id, patch, **data.context(MINE))
+    changed = update_host(host_id, patch, **data.context(ORG_SCOPE))
     assert (changed.name, changed.maintenance_until) == ("eu-1", until)
     assert changed.updated_at == data.now
     assert changed.last_seen_at == data.host_row(host_id).last_seen_at
@@ -145,7 +145,7 @@ def test_waiting_jobs_move_with_their_server(data: OrgJobsData) -> None:
     abandoned = data.job(**place, run={"lease_until": database_now(-600.0)})
     elsewhere = data.job(server_instance_id=data.server(host_id=old), host_id=old)
     change = {"hostId": str(new), "isEnabled": False}
-    changed = update_server(server, change, **data.context(MINE))
+    changed = update_server(server, change, **data.context(ORG_SCOPE))
     assert (changed.host_id, changed.is_enabled) == (new, False)
     jobs = (waiting, abandoned, running, taken, elsewhere)
     assert [data.run_row(one).host_id for one in jobs] == [new, new, old, old, old]
@@ -160,7 +160,7 @@ def test_an_unused_host_is_deleted_and_its_jobs_stay(data: OrgJobsData) -> None:
     ended = {"status": "cancelled", "finished_at": data.now}
     job_id = data.job(host_id=host_id, run=ended)
     elsewhere = data.job(host_id=other, run=ended)
-    delete_host(host_id, **data.context(MINE))
+    delete_host(host_id, **data.context(ORG_SCOPE))
     assert ids(data, "host") == [other]
     assert [data.run_row(one).host_id for one in (job_id, elsewhere)] == [None, other]
     [entry] = data.audit(str(host_id))
@@ -183,7 +183,7 @@ def test_an_unused_server_is_deleted_and_detached_from_deleted_schedules(data: O
     server, other = data.server(name="one"), data.server()
     gone = data.schedule(server_instance_id=server, deleted_at=data.now)
     kept = data.schedule(server_instance_id=other, deleted_at=data.now)
-    delete_server(server, **data.context(MINE))
+    delete_server(server, **data.context(ORG_SCOPE))
     assert ids(data, "server") == [other]
     assert data.schedule_row(gone).server_instance_id is None
     assert data.schedule_row(kept).server_instance_id == other

@@ -22,7 +22,7 @@ from automation_pipeline.storage.database import Database
 from automation_pipeline_tests.org_jobs.data import ACTOR, ORG, OTHER_ORG, OrgJobsData
 from automation_pipeline_tests.org_jobs.rules.schedules import NOW, schedule_input
 from automation_pipeline_tests.org_jobs.scheduling import (
-    MINE,
+    ORG_SCOPE,
     create,
     log_of,
     pause,
@@ -117,7 +117,7 @@ def test_other_organisation_is_not_found(data: OrgJobsData) -> None:
         create(data, OTHER_ORG)
     assert str(theirs.value) == "Organisation globex not found"
     assert create(data, OTHER_ORG, ALL_ORGANISATIONS).org_id == OTHER_ORG
-    assert MINE.org_id == ORG
+    assert ORG_SCOPE.org_id == ORG
 
 
 def test_change_of_the_name_keeps_the_due_time(data: OrgJobsData) -> None:
@@ -426,12 +426,12 @@ def test_schedule_without_due_times_is_not_resumed(
 
 def test_skip_has_a_reason(data: OrgJobsData) -> None:
     schedule_id = data.schedule()
-    shown = skip_next_run(schedule_id, reason="Audit", **data.context(MINE))
+    shown = skip_next_run(schedule_id, reason="Audit", **data.context(ORG_SCOPE))
     assert (shown.skip_next_run, shown.skip_next_run_reason) == (True, "Audit")
     assert (shown.skip_next_run_requested_at, shown.version) == (data.now, 2)
-    assert skip_next_run(schedule_id, **data.context(MINE)) == shown
+    assert skip_next_run(schedule_id, **data.context(ORG_SCOPE)) == shown
     assert (
-        skip_next_run(schedule_id, reason="Fair", **data.context(MINE)).skip_next_run_reason
+        skip_next_run(schedule_id, reason="Fair", **data.context(ORG_SCOPE)).skip_next_run_reason
         == "Fair"
     )
     assert log_of(data, schedule_id) == ["skip_next", "skip_next"]
@@ -441,26 +441,26 @@ def test_skip_has_a_reason(data: OrgJobsData) -> None:
 
 def test_inactive_schedule_has_no_due_time_to_skip(data: OrgJobsData) -> None:
     with pytest.raises(ConflictError, match="PAUSED"):
-        skip_next_run(data.schedule(state="PAUSED", enabled=False), **data.context(MINE))
+        skip_next_run(data.schedule(state="PAUSED", enabled=False), **data.context(ORG_SCOPE))
 
 
 def test_a_schedule_of_another_organisation_to_skip_is_not_found(data: OrgJobsData) -> None:
     theirs = data.schedule(OTHER_ORG)
     with pytest.raises(NotFoundError):
-        skip_next_run(theirs, **data.context(MINE))
+        skip_next_run(theirs, **data.context(ORG_SCOPE))
     assert not data.schedule_row(theirs).skip_next_run
 
 
 def test_skip_is_undone_once(data: OrgJobsData) -> None:
     values = {"skip_next_run_reason": "Audit", "skip_next_run_requested_at": data.now}
     schedule_id = data.schedule(skip_next_run=True, **values)
-    shown = keep_next_run(schedule_id, **data.context(MINE))
+    shown = keep_next_run(schedule_id, **data.context(ORG_SCOPE))
     assert (shown.skip_next_run, shown.skip_next_run_reason, shown.skip_next_run_requested_at) == (
         False,
         None,
         None,
     )
-    assert keep_next_run(schedule_id, **data.context(MINE)) == shown
+    assert keep_next_run(schedule_id, **data.context(ORG_SCOPE)) == shown
     [entry] = data.audit(schedule_id)
     assert entry.action == "keep_next"
     assert entry.before == {"skipNextRun": True, "skipNextRunReason": "Audit"}
@@ -470,7 +470,7 @@ def test_skip_is_undone_once(data: OrgJobsData) -> None:
 def test_a_schedule_of_another_organisation_to_keep_is_not_found(data: OrgJobsData) -> None:
     theirs = data.schedule(OTHER_ORG, skip_next_run=True)
     with pytest.raises(NotFoundError):
-        keep_next_run(theirs, **data.context(MINE))
+        keep_next_run(theirs, **data.context(ORG_SCOPE))
     assert data.schedule_row(theirs).skip_next_run
 
 
@@ -666,7 +666,7 @@ def test_preview_names_every_invalid_field(database: Database) -> None:
 
 def preview(data: OrgJobsData, schedule_id: str, count: int = 10) -> SchedulePreview:
     return coming_runs(
-        schedule_id, within=MINE, database=data.database, clock=data.clock, count=count
+        schedule_id, within=ORG_SCOPE, database=data.database, clock=data.clock, count=count
     )
 
 
@@ -693,17 +693,17 @@ def test_a_schedule_of_another_organisation_to_preview_is_not_found(data: OrgJob
 def test_deleted_schedule_is_not_found_but_its_fires_are(data: OrgJobsData, state: str) -> None:
     schedule_id = data.schedule(state=state, paused_until=data.now)
     data.fire(schedule_id)
-    delete_schedule(schedule_id, **data.context(MINE))
+    delete_schedule(schedule_id, **data.context(ORG_SCOPE))
     row = data.schedule_row(schedule_id)
     assert (row.deleted_at, row.next_run_at, row.paused_until) == (data.now, None, None)
     assert row.state == ("PAUSED" if state == "ACTIVE" else state)
     with data.database.reading() as session:
-        assert list_schedules(session, MINE, limit=10, offset=0) == []
-        assert len(fires_of(session, schedule_id, MINE, 10)) == 1
+        assert list_schedules(session, ORG_SCOPE, limit=10, offset=0) == []
+        assert len(fires_of(session, schedule_id, ORG_SCOPE, 10)) == 1
         with pytest.raises(NotFoundError):
-            get_schedule(session, schedule_id, MINE)
+            get_schedule(session, schedule_id, ORG_SCOPE)
     with pytest.raises(NotFoundError):
-        delete_schedule(schedule_id, **data.context(MINE))
+        delete_schedule(schedule_id, **data.context(ORG_SCOPE))
     assert (log_of(data, schedule_id), len(data.events("schedule.deleted"))) == (
         ["delete"],
         1,
@@ -717,7 +717,7 @@ def test_deletion_cancels_waiting_jobs_and_keeps_running_ones(data: OrgJobsData)
         data.running_job(schedule_id=schedule_id),
     )
     other = data.job(schedule_id=data.schedule())
-    delete_schedule(schedule_id, **data.context(MINE))
+    delete_schedule(schedule_id, **data.context(ORG_SCOPE))
     assert [data.job_row(one).status for one in (waiting, at_work, other)] == [
         "cancelled",
         "running",
@@ -728,12 +728,12 @@ def test_deletion_cancels_waiting_jobs_and_keeps_running_ones(data: OrgJobsData)
 
 def test_deletion_logs_the_dropped_due_time(data: OrgJobsData) -> None:
     schedule_id = data.schedule(next_run_at=data.now, next_scheduled_for=data.now)
-    delete_schedule(schedule_id, **data.context(MINE))
+    delete_schedule(schedule_id, **data.context(ORG_SCOPE))
     assert log_of(data, schedule_id) == ["drop_due", "delete"]
 
 
 def test_a_schedule_of_another_organisation_to_delete_is_not_found(data: OrgJobsData) -> None:
     theirs = data.schedule(OTHER_ORG)
     with pytest.raises(NotFoundError):
-        delete_schedule(theirs, **data.context(MINE))
+        delete_schedule(theirs, **data.context(ORG_SCOPE))
     assert data.schedule_row(theirs).deleted_at is None

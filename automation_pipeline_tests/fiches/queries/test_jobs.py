@@ -22,7 +22,7 @@ from automation_pipeline_tests.fakes.clock import FakeClock
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.fiches.ranges import DAYS, HOOK, FetchJobHarness
 
-MINE, OTHERS = Reach(Scope.GROUP, caller="user:1"), Reach(Scope.SELF, caller="user:2")
+ORG_SCOPE, OTHERS = Reach(Scope.GROUP, caller="user:1"), Reach(Scope.SELF, caller="user:2")
 
 
 @pytest.fixture
@@ -35,7 +35,9 @@ def test_a_job_is_visible_to_its_creator_and_to_unrestricted_callers(
 ) -> None:
     job = ranges.job()
     with ranges.database.reading() as session:
-        assert [is_job_visible(session, reach, job.id) for reach in (MINE, OTHERS, EVERYTHING)] == [
+        assert [
+            is_job_visible(session, reach, job.id) for reach in (ORG_SCOPE, OTHERS, EVERYTHING)
+        ] == [
             True,
             False,
             True,
@@ -53,7 +55,7 @@ def test_jobs_are_paged_newest_first_with_one_query_per_page(ranges: FetchJobHar
         jobs.append(ranges.job(day).id)
         ranges.clock.advance_one_second()
     with ranges.database.reading() as session, statements(ranges.database) as sent:
-        pages = [list_jobs(session, MINE, FichePage(4, offset)) for offset in (0, 4)]
+        pages = [list_jobs(session, ORG_SCOPE, FichePage(4, offset)) for offset in (0, 4)]
     assert [one["jobId"] for page in pages for one in page] == jobs[::-1]
     assert len([one for one in sent if "SELECT" in one]) == 2 * 2
 

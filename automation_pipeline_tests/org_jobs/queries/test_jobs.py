@@ -26,7 +26,7 @@ from automation_pipeline.storage.statements import database_now
 from automation_pipeline_tests.fiches.queries.mirror import statements
 from automation_pipeline_tests.org_jobs.data import CHANGING, ORG, OTHER_ORG, SERVICE, OrgJobsData
 
-MINE = OrgScope(ORG)
+ORG_SCOPE = OrgScope(ORG)
 
 
 def listed(
@@ -50,7 +50,7 @@ def test_a_job_is_shown_with_its_runs_and_attempts(data: OrgJobsData) -> None:
     job_id = data.running_job(retry=RetryPolicy(max_retries=1), payload={"a": [1]})
     end(data, job_id, attempt_failed("It broke.", "DISK_FULL"))
     with data.database.reading() as session:
-        shown = as_document(get_job(session, job_id, MINE))
+        shown = as_document(get_job(session, job_id, ORG_SCOPE))
     assert (shown["id"], shown["orgId"], shown["status"], shown["payload"]) == (
         str(job_id),
         ORG,
@@ -82,10 +82,10 @@ def test_rows_of_another_organisation_are_not_found(data: OrgJobsData) -> None:
     with data.database.reading() as session:
         for query, id_, words in queries:
             with pytest.raises(NotFoundError, match=f"{words} not found"):
-                query(session, id_, MINE)
+                query(session, id_, ORG_SCOPE)
             query(session, id_, OrgScope(OTHER_ORG))
-    assert listed(data, MINE) == []
-    assert listed(data, MINE, org_id=OTHER_ORG) == []
+    assert listed(data, ORG_SCOPE) == []
+    assert listed(data, ORG_SCOPE, org_id=OTHER_ORG) == []
     assert listed(data, org_id=OTHER_ORG) == [job_id]
 
 
@@ -95,8 +95,8 @@ def test_jobs_are_listed_newest_first_and_filtered(data: OrgJobsData) -> None:
     of_schedule = data.job(schedule_id=schedule)
     on_server = data.job(server_instance_id=server)
     at_work = data.running_job(of_type=SERVICE)
-    assert listed(data, MINE) == [at_work, on_server, of_schedule, plain]
-    assert listed(data, MINE, limit=2, offset=1) == [on_server, of_schedule]
+    assert listed(data, ORG_SCOPE) == [at_work, on_server, of_schedule, plain]
+    assert listed(data, ORG_SCOPE, limit=2, offset=1) == [on_server, of_schedule]
     assert listed(data, schedule_id=schedule) == [of_schedule]
     assert listed(data, server_instance_id=server) == [on_server]
     assert (
@@ -119,8 +119,8 @@ def test_log_lists_state_changes_in_order(data: OrgJobsData) -> None:
     job_id = data.running_job(retry=RetryPolicy(max_retries=1))
     end(data, job_id, attempt_failed("It broke."))
     with data.database.reading() as session:
-        moves = transitions_of(session, job_id, MINE, 10)
-        rest = transitions_of(session, job_id, MINE, 10, moves[0].id)
+        moves = transitions_of(session, job_id, ORG_SCOPE, 10)
+        rest = transitions_of(session, job_id, ORG_SCOPE, 10, moves[0].id)
     assert [(move.from_state, move.to_state) for move in moves] == [
         ("running", "failed"),
         ("failed", "pending"),
@@ -145,7 +145,7 @@ def test_queue_counts_waiting_and_running_jobs(data: OrgJobsData) -> None:
     end(data, data.running_job(), attempt_succeeded())
     with data.database.reading() as session:
         mine, other = queues(session, ALL_ORGANISATIONS, data.now)
-        assert queues(session, MINE, data.now) == [mine]
+        assert queues(session, ORG_SCOPE, data.now) == [mine]
     assert (mine.org_id, mine.name, mine.max_running) == (ORG, "jobs:acme", 7)
     assert (mine.waiting, mine.retrying, mine.claimed, mine.running) == (3, 1, 1, 1)
     assert mine.oldest_waiting_at == data.now

@@ -17,10 +17,10 @@ from automation_pipeline.org_jobs.queries.schedules import (
 from automation_pipeline_tests.cases import every_case
 from automation_pipeline_tests.org_jobs.data import ORG, OTHER_ORG, OrgJobsData
 
-MINE = OrgScope(ORG)
+ORG_SCOPE = OrgScope(ORG)
 
 
-def names(data: OrgJobsData, within: OrgScope = MINE, **chosen: Any) -> set[str]:
+def names(data: OrgJobsData, within: OrgScope = ORG_SCOPE, **chosen: Any) -> set[str]:
     with data.database.reading() as session:
         wanted = ScheduleFilter(**chosen)
         found = list_schedules(session, within, chosen=wanted, limit=10, offset=0)
@@ -52,7 +52,7 @@ def test_schedules_are_listed_newest_first_in_pages(data: OrgJobsData) -> None:
         data.schedule(name=f"{number}")
         data.advance_minutes(1)
     with data.database.reading() as session:
-        pages = [list_schedules(session, MINE, limit=2, offset=offset) for offset in (0, 2)]
+        pages = [list_schedules(session, ORG_SCOPE, limit=2, offset=offset) for offset in (0, 2)]
     assert [[one.name for one in page] for page in pages] == [["2", "1"], ["0"]]
 
 
@@ -62,7 +62,7 @@ def test_schedule_of_another_organisation_is_not_found(data: OrgJobsData, query:
     with data.database.transaction() as session:
         for missing in (theirs, gone, "none", "a\0b", "\ud800"):
             with pytest.raises(NotFoundError) as refused:
-                query(session, missing, MINE)
+                query(session, missing, ORG_SCOPE)
             assert str(refused.value) == f"Schedule {missing} not found"
         assert query(session, theirs, ALL_ORGANISATIONS)
 
@@ -74,17 +74,18 @@ def test_fires_are_listed_with_their_jobs_in_either_order(data: OrgJobsData) -> 
     data.advance_minutes(1)
     second = data.fire(schedule_id, outcome="SKIPPED", skip_reason="overlap")
     with data.database.reading() as session:
-        oldest = fires_of(session, schedule_id, MINE, 1)
+        oldest = fires_of(session, schedule_id, ORG_SCOPE, 1)
         assert [(one.id, one.job_id, one.job_status) for one in oldest] == [
             (first, job_id, "pending")
         ]
-        assert [one.id for one in fires_of(session, schedule_id, MINE, 5, first)] == [second]
-        newest = fires_of(session, schedule_id, MINE, 1, newest_first=True)
+        assert [one.id for one in fires_of(session, schedule_id, ORG_SCOPE, 5, first)] == [second]
+        newest = fires_of(session, schedule_id, ORG_SCOPE, 1, newest_first=True)
         assert [(one.id, one.skip_reason, one.job_id) for one in newest] == [
             (second, "overlap", None)
         ]
         assert [
-            one.id for one in fires_of(session, schedule_id, MINE, 5, second, newest_first=True)
+            one.id
+            for one in fires_of(session, schedule_id, ORG_SCOPE, 5, second, newest_first=True)
         ] == [first]
         with pytest.raises(NotFoundError):
             fires_of(session, schedule_id, OrgScope(OTHER_ORG), 5)

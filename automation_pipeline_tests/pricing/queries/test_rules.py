@@ -167,7 +167,7 @@ def test_a_foreign_key_check_does_not_wait_for_a_locked_rule(
         )
 
 
-TIGHT = parse_policy(
+STRICT_POLICY = parse_policy(
     {
         "autoApply": True,
         "maxPctDelta": 0.15,
@@ -177,25 +177,25 @@ TIGHT = parse_policy(
         "currency": "EUR",
     }
 )
-LOOSE = parse_policy({})
+DEFAULT_POLICY = parse_policy({})
 
 
 def test_a_policy_is_stored_replaced_and_removed_for_its_project_only(
     database: Database, clock: FakeClock
 ) -> None:
-    acts = {"database": database, "clock": clock, "actor": "user:1"}
+    context = {"database": database, "clock": clock, "actor": "user:1"}
 
     def policies() -> list[Policy | None]:
         with database.reading() as session:
             return [policy_of(session, project) for project in ("eu", "default")]
 
-    for policy in (TIGHT, LOOSE):
-        put_policy("eu", as_document(policy), **acts)
+    for policy in (STRICT_POLICY, DEFAULT_POLICY):
+        put_policy("eu", as_document(policy), **context)
         assert policies() == [policy, None]
-    remove_policy("eu", **acts)
+    remove_policy("eu", **context)
     assert policies() == [None, None]
     with pytest.raises(NotFoundError, match="Project eu has no pricing policy"):
-        remove_policy("eu", **acts)
+        remove_policy("eu", **context)
 
 
 HOUR = timedelta(hours=1)
