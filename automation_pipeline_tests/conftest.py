@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
-from sqlalchemy import URL, Engine
+from sqlalchemy import URL, Dialect, Engine, event
 
 from automation_pipeline import migrations
 from automation_pipeline.automation import transcribing as transcribe_targets
@@ -123,17 +123,25 @@ def short_poll_intervals() -> Iterator[None]:
 def shared_statement_cache() -> Iterator[None]:
     """Compile each statement once per worker instead of once per test: engines of the same kind share
     their dialect, which is a part of the cache's key."""
-    first: dict[str, Engine] = {}
+    cache: dict[object, object] = {}
+    connected: dict[str, Dialect] = {}
     create = database_module.engine_of
 
     def engine_of(url: URL, limits: database_module.ServerLimits | None = None) -> Engine:
         engine = create(url, limits)
-        shared = first.setdefault(url.get_backend_name(), engine)
-        engine.dialect = shared.dialect
-        engine.update_execution_options(compiled_cache=shared_cache)
+        engine.update_execution_options(compiled_cache=cache)
+        kind = url.get_backend_name()
+        if kind in connected:
+            engine.dialect = connected[kind]
+        else:
+            # The first connection completes a dialect.
+            event.listen(
+                engine,
+                "engine_connect",
+                lambda connection: connected.setdefault(kind, connection.dialect),
+            )
         return engine
 
-    shared_cache: dict[object, object] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database_module, "engine_of", engine_of)
         yield
