@@ -76,7 +76,7 @@ class Terminal:
     def json(self, *arguments: str, given: object = None, code: int = 0) -> Any:
         """Return the JSON document on stdout; any other output fails the test."""
         ended = self.run(*arguments, "--json", given=json.dumps(given).encode())
-        assert (ended.code, ended.err) == (code, ""), ended.err
+        assert (ended.code, ended.err) == (code, ""), ended.err or ended.out
         return json.loads(ended.out)
 
     def create(self, **fields: object) -> str:
