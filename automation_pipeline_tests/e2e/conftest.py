@@ -1,4 +1,4 @@
-"""Servers that tests share, one set per pytest worker. README.md describes how to write a test."""
+"""Servers that tests share. README.md describes how to write a test."""
 
 import shutil
 import subprocess
@@ -52,11 +52,12 @@ def migrated_database(folder: Path, kind: str, request: pytest.FixtureRequest) -
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def installation(
     tmp_path_factory: pytest.TempPathFactory, provider: str, request: pytest.FixtureRequest
 ) -> Generator[Installation]:
-    """A running daemon, code server and API with one automatic audit configuration of five steps."""
+    """A running daemon, code server and API with one automatic audit configuration of five steps. It
+    ends with the module, because an idle one takes a seventh of a core."""
     folder = tmp_path_factory.mktemp("installation")
     with (
         migrated_database(folder, environ.get("DB", "sqlite"), request) as url,

@@ -1,11 +1,10 @@
-"""SIGKILL in every phase of a run under Dagster's daemon: the run ends, and finished work is not
-repeated."""
+"""SIGKILL in every phase of a run whose steps are processes: the run ends, and finished work is not
+repeated. test_survival.py and test_recovery.py kill runs with steps in one process."""
 
 from collections.abc import Mapping
 from datetime import date
 
 import psutil
-import pytest
 
 from automation_pipeline.simulator import Kind, World
 from automation_pipeline_tests.e2e.conftest import FIVE_STEPS, NewSystem
@@ -73,13 +72,14 @@ def finished_calls(system: System) -> dict[str, dict[str, int]]:
     return {route: {item: calls[route][item] for item in stored[route]} for route in ROUTES}
 
 
-@pytest.mark.parametrize("executor", ["in_process", "multiprocess"])
 def test_a_run_that_loses_its_process_and_then_its_host_finishes_what_is_missing(
-    executor: str, new_system: NewSystem
+    new_system: NewSystem,
 ) -> None:
     with running_simulator("--exact", "--fiches-per-day", "60", "--latency", "0.15") as url:
         slow = {"FICHE_FETCH_CONCURRENCY": "3", "TRANSCRIPTION_RECORDING_WORKER_CONCURRENCY": "3"}
-        system = new_system(at=url, AUTOMATION_EXECUTOR=executor, AUDIT_RUN_CONCURRENCY="3", **slow)
+        system = new_system(
+            at=url, AUTOMATION_EXECUTOR="multiprocess", AUDIT_RUN_CONCURRENCY="3", **slow
+        )
         system.automation("audit-configs", "import", str(FIVE_STEPS))
         schedule_id = system.create_schedule(IDS, runTranscription=True, runAudits=True)
         done: list[Mapping[str, Mapping[str, int]]] = []
