@@ -12,7 +12,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 END_TO_END = ("-n", "2", TESTS / "e2e")
-OTHER_TESTS = ("-n", "3", "--ignore", TESTS / "e2e", TESTS)
+OTHER_TESTS = ("-n", "2", "--ignore", TESTS / "e2e", TESTS)
 
 
 def main(options: Sequence[str]) -> int:
