@@ -66,18 +66,26 @@ def fiches_of_day(session: Session, date: date, limit: int, offset: int) -> Fich
 @app.command("list")
 def list_fiches(
     *,
-    day: Annotated[str, typer.Option("--date", help="The day of the sales, as YYYY-MM-DD.")],
+    day: Annotated[
+        str | None,
+        typer.Option("--date", help="The day of the sales, as YYYY-MM-DD; the default is today."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="The number of fiches.")] = 500,
     offset: Annotated[int, typer.Option(min=0, help="Skip this many fiches.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """List the stored fiches that were sold on a day, without a request to the CRM."""
-    page = fiches_of_day(_parse_option("--date", day), limit, offset)
+    sold_on = _today(bootstrap.services()) if day is None else _parse_option("--date", day)
+    page = fiches_of_day(sold_on, limit, offset)
     if as_json:
         print_json({"date": page.date.isoformat(), "total": page.total, "fiches": page.fiches})
         return
     SOLD.print(page.fiches)
-    if len(page.fiches) < page.total:
+    if page.total == 0:
+        say(
+            f"No fiche of {sold_on} is stored. `automation fiches sync --date {sold_on}` fetches them."
+        )
+    elif len(page.fiches) < page.total:
         say(f"{len(page.fiches)} of {page.total} fiches.")
 
 
@@ -184,17 +192,20 @@ def _requested_days(
 ) -> list[date]:
     if (day is None) == (first is None) or (day is not None and last is not None):
         raise InvalidInputError("Give either --date, or --from and --to.")
-    today = wall_time(services.clock.now(), zone(services.settings.automation_timezone)).date()
     if day is not None:
         start = end = _parse_option("--date", day)
     else:
         start = _parse_option("--from", first or "")
-        end = today if last is None else _parse_option("--to", last)
+        end = _today(services) if last is None else _parse_option("--to", last)
     if end < start:
         raise InvalidInputError("--to is before --from.")
     if (end - start).days >= MOST_DAYS:
         raise InvalidInputError(f"At most {MOST_DAYS} days can be fetched at a time.")
     return list(days_between(start, end))
+
+
+def _today(services: Services) -> date:
+    return wall_time(services.clock.now(), zone(services.settings.automation_timezone)).date()
 
 
 def _parse_option(option: str, text: str) -> date:

@@ -1,7 +1,8 @@
 """The commands `automation fiches`: they sync days, report failures and show a fiche."""
 
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -103,7 +104,19 @@ def test_the_stored_fiches_of_a_day_are_listed_without_a_request(
     ]
     assert shown.out.splitlines()[-1] == f"2 of {len(FICHES)} fiches."
     assert terminal.json("fiches", "list", "--date", "2026-01-30")["fiches"] == []
+    missing = terminal.run("fiches", "list", "--date", "2026-01-30").out
+    assert missing.splitlines()[-1] == (
+        "No fiche of 2026-01-30 is stored. `automation fiches sync --date 2026-01-30` fetches them."
+    )
     assert call_count(simulator_url, DAY, "crm.sales_list") == 1
+
+
+def test_the_fiches_of_today_are_listed_by_default(terminal: Terminal) -> None:
+    paris = ZoneInfo("Europe/Paris")
+    before = datetime.now(paris).date()
+    listed = terminal.json("fiches", "list")
+    assert before.isoformat() <= listed["date"] <= datetime.now(paris).date().isoformat()
+    assert listed["fiches"] == []
 
 
 @pytest.mark.parametrize(
