@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-END_TO_END = ("-n", "2", TESTS / "e2e")
+END_TO_END = ("-n", "3", TESTS / "e2e")
 OTHER_TESTS = ("-n", "2", "--ignore", TESTS / "e2e", TESTS)
 
 

@@ -28,7 +28,7 @@ def dagster_url(postgres_server: str) -> Iterator[str]:
 def test_after_the_loss_of_a_worker_the_other_one_finishes_the_run(
     new_system: NewSystem, dagster_url: str, redis_url: str
 ) -> None:
-    with running_simulator("--exact", "--fiches-per-day", "120", "--latency", "0.2") as url:
+    with running_simulator("--exact", "--fiches-per-day", "120", "--latency", "0.6") as url:
         system = new_system(
             kind="postgres", at=url, FICHE_FETCH_CONCURRENCY="3", AUTOMATION_LOST_AFTER_SECONDS="30"
         )
@@ -41,7 +41,7 @@ def test_after_the_loss_of_a_worker_the_other_one_finishes_the_run(
             run_id = system.run_now(system.create_schedule(IDS))
             wait_until(lambda: len(system.sql(FETCHED)) >= 10, 2 * TIMEOUT_SECONDS, every=0.1)
             [step, *_] = system.wait_for(
-                "SELECT worker FROM step_beats WHERE step_key LIKE 'fetch_batch%'"
+                "SELECT worker FROM step_beats WHERE step_key LIKE 'fetch_batch%' ORDER BY beat_at DESC"
             )
             pid = int(step["worker"].rpartition(":")[2])
             of_first = {process.pid for process in first.children(recursive=True)}
