@@ -548,9 +548,9 @@ def test_a_cancelled_run_ignores_unfinished_fiches_and_keeps_finished_ones(
             0,
             "cancelled",
         )
-        names = [
+        names = sorted(
             name for name in session.scalars(select(OutboxRow.event_name)) if "cancelled" in name
-        ]
+        )
     assert names == ["automation.run.cancelled", "automation/cancelled"]
 
 

@@ -425,9 +425,8 @@ def test_unreadable_days_are_reported_and_fail_the_run_if_all_are_unreadable(
         failed_days = [{"date": day.isoformat(), "error": str(LOST)} for day in unread]
         with database.reading() as session:
             of_run = NotificationRow.run_id == run_attempt.run_id
-            webhook, mail = session.scalars(
-                select(NotificationRow).where(of_run).order_by(NotificationRow.id)
-            )
+            notifications = session.scalars(select(NotificationRow).where(of_run)).all()
+            mail, webhook = sorted(notifications, key=lambda one: one.channel)
             detail = run_detail(session, run_attempt.run_id, first_logs=10)
             assert get_schedule(session, schedule.id).failed_runs == (expected == "failed")
         assert (run.status, webhook.payload["status"]) == (expected, expected)

@@ -406,7 +406,9 @@ def sleepers(
     )
     monkeypatch.setattr(sources, "asyncio", fake_asyncio)
     monkeypatch.setattr(rate_limits, "_reserving", rate_limits._reserving.__wrapped__)
-    monkeypatch.setattr(rate_limits, "epoch_sql", lambda **_: repr(clock.now().timestamp()))
+    monkeypatch.setattr(
+        rate_limits, "epoch_sql", lambda **_: f"CAST({clock.now().timestamp()} AS FLOAT)"
+    )
     return sleepers
 
 

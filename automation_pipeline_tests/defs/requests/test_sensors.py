@@ -53,14 +53,14 @@ def message(result: object) -> str:
 
 
 def test_a_tick_launches_at_most_a_hundred_requests(database: Database) -> None:
-    file(database, *(f"rerun-{number}" for number in range(101)))
+    file(database, *(f"rerun-{number:03}" for number in range(101)))
     ticks = []
     for _ in range(2):
         with dg.build_sensor_context(resources=RESOURCES) as context:
             result = launch_requests(context)
         assert isinstance(result, dg.SensorResult)
         ticks.append([request.run_key for request in result.run_requests or ()])
-    assert ticks == [[f"rerun-{number}" for number in range(100)], ["rerun-100"]]
+    assert ticks == [[f"rerun-{number:03}" for number in range(100)], ["rerun-100"]]
     assert REQUESTS_PER_TICK == 100
     with dg.build_sensor_context(resources=RESOURCES) as context:
         assert message(launch_requests(context)) == "No request is waiting."
