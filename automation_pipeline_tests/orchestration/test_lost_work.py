@@ -15,6 +15,7 @@ from automation_pipeline.audits.requests import (
     FiledAudits,
     request_audits,
 )
+from automation_pipeline.audits.tables import AuditRow
 from automation_pipeline.automation.tables import RunRow
 from automation_pipeline.bootstrap import Services
 from automation_pipeline.core.settings import Settings
@@ -155,6 +156,11 @@ async def crash(_: object) -> None:
     raise RuntimeError("killed")
 
 
+def touch_audits(harness: AuditHarness, ago: timedelta) -> None:
+    with harness.database.transaction() as session:
+        session.execute(update(AuditRow).values(touched_at=datetime.now(UTC) - ago))
+
+
 @pytest.mark.parametrize("status", ["running", "cancelled"])
 def test_an_audit_ends_with_its_automation_run(
     harness: AuditHarness, services: Services, instance: DagsterInstance, status: str
@@ -169,10 +175,14 @@ def test_an_audit_ends_with_its_automation_run(
     with harness.database.transaction() as session:
         run = session.get_one(RunRow, run_id)
         run.status, run.completed_at = status, harness.clock.now() if has_ended else None
+    touch_audits(harness, timedelta(seconds=70))
     claim = services.claims.take(audit_key(harness.row("audit-of-run").id), "its worker", 60)
     assert claim is not None
     assert end_lost_audits(instance, services) == []
     services.claims.release(claim)
+    touch_audits(harness, timedelta(seconds=50))
+    assert end_lost_audits(instance, services) == [], "a worker may be about to claim it"
+    touch_audits(harness, timedelta(seconds=70))
     assert end_lost_audits(instance, services) == ["audit-of-run"] * has_ended
     row = harness.row("audit-of-run")
     assert (row.status, row.error_message) == (

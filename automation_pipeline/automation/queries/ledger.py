@@ -36,7 +36,7 @@ from automation_pipeline.automation.tables import FicheResultRow, RunRow
 from automation_pipeline.core.access import Reach
 from automation_pipeline.fiches.queries.mirror import within
 from automation_pipeline.fiches.tables import CallRecordingRow, FicheCacheRow
-from automation_pipeline.storage.statements import among, upsert
+from automation_pipeline.storage.statements import among, database_now, upsert
 from automation_pipeline.transcription.models import TranscriptionStatus
 from automation_pipeline.transcription.tables import TranscriptionRunRow, TranscriptionTaskRow
 
@@ -526,13 +526,22 @@ def is_audit_stored(session: Session, tracking_id: str) -> bool:
     )
 
 
+# A worker claims an audit at once after it has stored the row; this is more than it ever needs.
+UNCLAIMED_SECONDS = 60.0
+
+
 def audits_of_ended_runs(session: Session, *, limit: int) -> list[tuple[int, str]]:
-    """Unfinished audits (id, tracking id) of runs that have ended."""
+    """Unfinished audits (id, tracking id) of runs that have ended, without those that a worker has just
+    opened."""
     return list(
         session.execute(
             select(AuditRow.id, AuditRow.tracking_id)
             .join(RunRow, RunRow.id == AuditRow.automation_run_id)
-            .where(AuditRow.status == AuditStatus.RUNNING, RunRow.completed_at.is_not(None))
+            .where(
+                AuditRow.status == AuditStatus.RUNNING,
+                AuditRow.touched_at <= database_now(-UNCLAIMED_SECONDS),
+                RunRow.completed_at.is_not(None),
+            )
             .order_by(AuditRow.id)
             .limit(limit)
         ).tuples()
