@@ -363,18 +363,22 @@ def sweep_audits(silent_for_seconds: float, *, database: Database, claims: Claim
     minutes, seconds = f"{silent_for_seconds / 60:.0f} minutes", f"{silent_for_seconds:.0f} seconds"
     duration = seconds if silent_for_seconds < 120 else minutes
     reason = f"No worker has worked on this audit for {duration}"
-    abandoned = [
-        tracking_id
-        for audit_id, tracking_id in silent
-        if claims.holder(audit_key(audit_id)) is None
-    ]
-    for tracking_id in abandoned:
-        with database.transaction() as session:
-            fail_audit(session, tracking_id, reason, "sweep")
+    abandoned = fail_unclaimed(silent, reason, database=database, claims=claims)
     for tracking_id, why in refused.items():
         with database.transaction() as session:
             end_item(session, tracking_id, why)
     return [*abandoned, *refused]
+
+
+def fail_unclaimed(
+    audits: Sequence[tuple[int, str]], reason: str, *, database: Database, claims: Claims
+) -> list[str]:
+    """Fail those of the audits (id, tracking id) that no worker has claimed. Returns their tracking ids."""
+    unclaimed = [key for audit_id, key in audits if claims.holder(audit_key(audit_id)) is None]
+    for tracking_id in unclaimed:
+        with database.transaction() as session:
+            fail_audit(session, tracking_id, reason, "sweep")
+    return unclaimed
 
 
 TRIGGER = "asset"

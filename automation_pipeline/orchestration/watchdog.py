@@ -18,8 +18,7 @@ from dagster import (
     RunsFilter,
 )
 
-from automation_pipeline.audits.audits import fail_audit
-from automation_pipeline.audits.judging import audit_key
+from automation_pipeline.audits.audits import fail_audit, fail_unclaimed
 from automation_pipeline.audits.requests import items_never_started
 from automation_pipeline.automation.models.runs import Reason, RunStatus
 from automation_pipeline.automation.queries.ledger import audits_of_ended_runs
@@ -343,11 +342,10 @@ def end_lost_audits(instance: DagsterInstance, services: Services) -> list[str]:
         with services.database.transaction() as session:
             mark_refused(session, tracking_id, LOST_AUDIT)
             fail_audit(session, tracking_id, LOST_AUDIT, "sweep")
-    left = [key for number, key in unfinished if services.claims.holder(audit_key(number)) is None]
-    for tracking_id in left:
-        with services.database.transaction() as session:
-            fail_audit(session, tracking_id, RUN_HAS_ENDED, "sweep")
-    return [*lost, *left]
+    unclaimed = fail_unclaimed(
+        unfinished, RUN_HAS_ENDED, database=services.database, claims=services.claims
+    )
+    return [*lost, *unclaimed]
 
 
 def end_lost_ranges(instance: DagsterInstance, services: Services) -> list[str]:
